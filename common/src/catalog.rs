@@ -1,0 +1,98 @@
+//! Catalog entries, as meta keeps them and the frontend reads them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::JobId;
+use crate::plan::JobPlan;
+use crate::types::SqlType;
+
+/// The schema that users' objects are in when none is named.
+pub const PUBLIC_SCHEMA: &str = "public";
+/// The hidden column that identifies the rows of a table or source without a primary key.
+pub const ROW_ID: &str = "_row_id";
+
+/// What an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ObjectKind {
+    Table,
+    Source,
+    View,
+    MaterializedView,
+    Index,
+    Sink,
+}
+
+impl ObjectKind {
+    /// The name in messages and `DROP …`.
+    pub fn sql(self) -> &'static str {
+        match self {
+            ObjectKind::Table => "table",
+            ObjectKind::Source => "source",
+            ObjectKind::View => "view",
+            ObjectKind::MaterializedView => "materialized view",
+            ObjectKind::Index => "index",
+            ObjectKind::Sink => "sink",
+        }
+    }
+}
+
+/// A column of a relation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ColumnDef {
+    pub name: String,
+    pub sql_type: SqlType,
+    pub not_null: bool,
+    /// Not shown by `SELECT *`: row ids, and stream-key columns that the query did not select.
+    pub hidden: bool,
+    /// The DEFAULT expression as SQL.
+    pub default: Option<String>,
+    /// The expression of a generated column as SQL.
+    pub generated: Option<String>,
+}
+
+impl ColumnDef {
+    /// A visible nullable column without default.
+    pub fn new(name: impl Into<String>, sql_type: SqlType) -> ColumnDef {
+        ColumnDef { name: name.into(), sql_type, not_null: false, hidden: false, default: None, generated: None }
+    }
+}
+
+/// An object of the catalog.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Object {
+    /// Unique for ever, also after a drop. The oid of the object in pg_catalog.
+    pub id: JobId,
+    pub schema: String,
+    pub name: String,
+    pub kind: ObjectKind,
+    /// All columns, hidden ones included, in the order of the relation's table.
+    pub columns: Vec<ColumnDef>,
+    /// Columns of the declared primary key; of an index, its key. Empty: none.
+    pub primary_key: Vec<usize>,
+    /// Never deletes or updates.
+    pub append_only: bool,
+    /// The statement that created it.
+    pub definition: String,
+    /// The query of a view, as SQL with every name resolved when the view was created.
+    pub query: Option<String>,
+    /// The options of WITH.
+    pub options: BTreeMap<String, String>,
+    /// `FORMAT … ENCODE …`.
+    pub format: Option<(String, String)>,
+    /// The objects that must exist for this one.
+    pub depends_on: Vec<JobId>,
+    /// What runs; `None` for views and for sources, which each reader reads for itself.
+    pub plan: Option<JobPlan>,
+    pub owner: String,
+    /// Unix time in milliseconds.
+    pub created_ms: u64,
+}
+
+impl Object {
+    /// `schema.name`, quoted nowhere: for messages.
+    pub fn full_name(&self) -> String {
+        format!("{}.{}", self.schema, self.name)
+    }
+}

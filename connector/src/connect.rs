@@ -1,0 +1,66 @@
+//! From the options of a source to the source.
+
+use std::collections::BTreeMap;
+
+use arrow::datatypes::SchemaRef;
+
+use crate::error::{ConnectorError, Result, listed};
+use crate::files::FilesConfig;
+use crate::nexmark::NexmarkConfig;
+use crate::source::Source;
+
+/// The connectors by the names that `connector = '…'` takes.
+const CONNECTORS: [&str; 4] = ["nexmark", "posix_fs", "file", "fs"];
+
+/// What the options describe.
+enum Connector {
+    Nexmark(NexmarkConfig),
+    Files(FilesConfig),
+}
+
+impl Connector {
+    fn parse(options: &BTreeMap<String, String>, format: Option<&(String, String)>) -> Result<Connector> {
+        let known = || listed(CONNECTORS);
+        let name = options.get("connector").ok_or_else(|| ConnectorError::MissingConnector { known: known() })?;
+        match name.trim().to_ascii_lowercase().as_str() {
+            "nexmark" => Ok(Connector::Nexmark(NexmarkConfig::parse(options, format)?)),
+            "posix_fs" | "file" | "fs" => Ok(Connector::Files(FilesConfig::parse(options, format)?)),
+            _ => Err(ConnectorError::UnknownConnector { name: name.clone(), known: known() }),
+        }
+    }
+}
+
+/// The source that the options describe, giving these columns: a subset of the declared ones will do, and costs less,
+/// unless the source [reads by position](reads_by_position). Keys of the options are in lower case.
+pub fn open(
+    options: &BTreeMap<String, String>,
+    format: Option<&(String, String)>,
+    columns: &SchemaRef,
+) -> Result<Box<dyn Source>> {
+    match Connector::parse(options, format)? {
+        Connector::Nexmark(config) => config.open(columns),
+        Connector::Files(config) => config.open(columns),
+    }
+}
+
+/// Checks what a source is created with. The columns come back as declared; when none were declared, those that the
+/// connector has or finds in the data.
+pub fn validate(
+    options: &BTreeMap<String, String>,
+    format: Option<&(String, String)>,
+    columns: Option<&SchemaRef>,
+) -> Result<SchemaRef> {
+    match Connector::parse(options, format)? {
+        Connector::Nexmark(config) => config.validate(columns),
+        Connector::Files(config) => config.validate(columns),
+    }
+}
+
+/// Whether columns are told apart by where they stand and not by name, so that [`open`] needs all declared columns in
+/// their order: CSV without a header.
+pub fn reads_by_position(options: &BTreeMap<String, String>, format: Option<&(String, String)>) -> Result<bool> {
+    Ok(match Connector::parse(options, format)? {
+        Connector::Nexmark(_) => false,
+        Connector::Files(config) => config.reads_by_position(),
+    })
+}

@@ -1,0 +1,29 @@
+//! Where rows enter from the outside world.
+//!
+//! A [`Source`] is divided into *splits*: a file, a partition, a share of a generator. A [`SplitReader`] gives the rows
+//! of one split in batches, each with the offset after it. The engine keeps that offset in the same commit as the
+//! effects of the rows; after a crash it makes a reader at the kept offset and reads on. Exactly once rests on one
+//! promise, which every connector keeps:
+//!
+//! > From an offset, a reader gives the same rows in the same order, however often and in whatever batch sizes.
+//!
+//! A record that cannot be read is data, not an error: it is skipped, and comes with the batch as a [`BadRecord`].
+//!
+//! | connector | splits | offset |
+//! |---|---|---|
+//! | [`nexmark`] | shares of one event sequence | rows given |
+//! | [`files`], JSON lines and CSV | files | byte after the last record |
+//! | [`files`], Parquet | files | rows read |
+
+mod column;
+mod connect;
+mod error;
+pub mod files;
+pub mod nexmark;
+mod options;
+mod source;
+mod text;
+
+pub use connect::{open, reads_by_position, validate};
+pub use error::{ConnectorError, Remedy, Result};
+pub use source::{BadRecord, Source, SourceBatch, SplitId, SplitReader};

@@ -1,0 +1,11 @@
+//! Tests of what a user sees: SQL in, rows out, through restarts and crashes of the real binary. Calls no internals.
+//!
+//! ```text
+//! server.rs   the binary as a process: start, stop, kill, wait until it answers
+//! slt.rs      runs a sqllogictest file against it, with restarts and waits as markers in comments
+//! ```
+
+pub mod server;
+pub mod slt;
+
+pub use server::Server;

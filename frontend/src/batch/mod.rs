@@ -1,0 +1,25 @@
+//! Queries that run once: DataFusion over one snapshot of the store.
+//!
+//! ```text
+//! Bound plan ──optimize, plan──> ExecutionPlan ──execute──> batches
+//!                                     │ leaves
+//!                        RelationScan │ (all rows, by vnode)      one [`ReadPoint`] for all relations
+//!                        MemTable     ┘ (looked-up rows, system relations)
+//! ```
+//!
+//! A session's [`state`] knows no catalog, no object store, no file format and no factory: a plan reaches nothing but the
+//! table providers that were bound into it.
+
+mod keys;
+mod lookup;
+mod overlay;
+mod readers;
+mod relation;
+mod run;
+mod scan;
+
+pub(crate) use keys::relation_keys;
+pub use overlay::Overlay;
+pub(crate) use overlay::existing;
+pub use readers::{ReadPoint, StoreReaders};
+pub use run::{collect, config, configure, execute, physical_plan, state};

@@ -1,0 +1,88 @@
+//! A relation of the store as DataFusion reads it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use weir_common::TableDef;
+use weir_common::catalog::Object;
+
+use super::lookup;
+use super::overlay::SharedOverlay;
+use super::readers::ReadPoint;
+use super::scan::{RelationScan, Rows};
+
+/// Reads the rows of a table, materialized view or index.
+pub(super) struct RelationReader {
+    object: Arc<Object>,
+    def: Arc<TableDef>,
+    schema: SchemaRef,
+    point: ReadPoint,
+    overlay: SharedOverlay,
+}
+
+impl RelationReader {
+    pub(super) fn new(object: Arc<Object>, def: TableDef, point: ReadPoint, overlay: SharedOverlay) -> RelationReader {
+        let schema = crate::planner::relation_schema(&object);
+        RelationReader { object, def: Arc::new(def), schema, point, overlay }
+    }
+}
+
+impl fmt::Debug for RelationReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RelationReader({})", self.object.full_name())
+    }
+}
+
+#[async_trait]
+impl TableProvider for RelationReader {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        // Looked-up rows are filtered again above: a key that is named is not all that a filter may say.
+        let support = |filter: &&Expr| match lookup::is_useful(&self.def, filter) {
+            true => TableProviderFilterPushDown::Inexact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let projection = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let schema = Arc::new(self.schema.project(&projection)?);
+        let rows = match lookup::keys(&self.def, filters) {
+            Some(keys) if !lookup::is_empty(&keys) => Rows::Keys(keys),
+            _ => Rows::All,
+        };
+        // A limit counts rows after filtering, so with filters it is not ours to apply.
+        let limit = limit.filter(|_| filters.is_empty());
+        let scan = RelationScan::new(
+            self.object.full_name(),
+            self.def.clone(),
+            schema,
+            projection,
+            rows,
+            limit,
+            self.point.clone(),
+            self.overlay.clone(),
+        );
+        Ok(Arc::new(scan))
+    }
+}

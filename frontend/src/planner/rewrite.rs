@@ -1,0 +1,258 @@
+//! What a query's text means in PostgreSQL, written so that DataFusion's binder understands it.
+//!
+//! * number literals get their types ([`super::literals`]),
+//! * columns of select lists get PostgreSQL's names, numbered where they repeat ([`super::names`]),
+//! * `FETCH FIRST` becomes LIMIT; WITH TIES marks its limit for [`super::logical`],
+//! * `x AT TIME ZONE z` and `x::regclass` become function calls,
+//! * a wildcard leaves out hidden columns that the query names elsewhere,
+//! * clauses that the binder would silently ignore are refused.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    self, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
+    GroupByExpr, Ident, LimitClause, ObjectName, OrderByKind, Query, Select, SelectItem, TableFactor, VisitMut,
+    VisitorMut, WindowFrameBound, WindowSpec, WindowType,
+};
+
+use super::literals::{bare, narrow};
+use super::names;
+use crate::error::{Result, SqlError};
+
+/// The function around the number of `FETCH FIRST n ROWS WITH TIES`, until [`super::logical`] resolves it.
+pub(super) const WITH_TIES: &str = "weir_with_ties";
+
+/// Rewrites a query for the binder.
+pub(super) fn query(query: &Query) -> Result<Query> {
+    let mut query = query.clone();
+    match VisitMut::visit(&mut query, &mut Rewrite) {
+        ControlFlow::Continue(()) => Ok(query),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+/// Rewrites an expression for the binder.
+pub(super) fn expr(expr: &Expr) -> Result<Expr> {
+    let mut expr = expr.clone();
+    match VisitMut::visit(&mut expr, &mut Rewrite) {
+        ControlFlow::Continue(()) => Ok(expr),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+/// Every identifier that a query uses as (part of) a column's name.
+pub(super) fn identifiers(query: &Query) -> HashSet<String> {
+    let mut found = HashSet::new();
+    let _ = ast::visit_expressions(query, |expr| {
+        match expr {
+            Expr::Identifier(ident) => found.insert(ident.value.clone()),
+            Expr::CompoundIdentifier(idents) => idents.last().is_some_and(|i| found.insert(i.value.clone())),
+            _ => false,
+        };
+        ControlFlow::<()>::Continue(())
+    });
+    found
+}
+
+struct Rewrite;
+
+type Flow = ControlFlow<Box<SqlError>>;
+
+fn refuse(error: SqlError) -> Flow {
+    ControlFlow::Break(Box::new(error))
+}
+
+impl VisitorMut for Rewrite {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        if let Some(fetch) = query.fetch.take() {
+            if fetch.percent {
+                return refuse(SqlError::unsupported("FETCH FIRST … PERCENT"));
+            }
+            let number = fetch.quantity.unwrap_or_else(|| number("1"));
+            let offset = match query.limit_clause.take() {
+                Some(LimitClause::LimitOffset { limit: None, offset, .. }) => offset,
+                None => None,
+                Some(_) => return refuse(SqlError::syntax("multiple LIMIT clauses not allowed")),
+            };
+            if fetch.with_ties && query.order_by.is_none() {
+                return refuse(SqlError::syntax("WITH TIES cannot be specified without ORDER BY clause"));
+            }
+            if fetch.with_ties && offset.is_some() {
+                return refuse(SqlError::unsupported("OFFSET with FETCH FIRST … WITH TIES"));
+            }
+            let limit = if fetch.with_ties { call(WITH_TIES, vec![number]) } else { number };
+            query.limit_clause = Some(LimitClause::LimitOffset { limit: Some(limit), offset, limit_by: vec![] });
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
+        if let Some(order_by) = &mut query.order_by
+            && let OrderByKind::Expressions(exprs) = &mut order_by.kind
+        {
+            exprs.iter_mut().for_each(|e| bare(&mut e.expr));
+        }
+        match &mut query.limit_clause {
+            Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+                // LIMIT ALL and LIMIT NULL mean no limit.
+                if matches!(limit, Some(Expr::Value(v)) if v.value == ast::Value::Null) {
+                    *limit = None;
+                }
+                if let Some(limit) = limit {
+                    bare(limit);
+                }
+                if let Some(offset) = offset {
+                    bare(&mut offset.value);
+                }
+            }
+            Some(LimitClause::OffsetCommaLimit { offset, limit }) => {
+                bare(offset);
+                bare(limit);
+            }
+            None => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        name_columns(&mut select.projection);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> Flow {
+        if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
+            for expr in exprs {
+                bare(expr);
+                if let Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) = expr {
+                    sets.iter_mut().flatten().for_each(bare);
+                }
+            }
+        }
+        for window in &mut select.named_window {
+            if let ast::NamedWindowExpr::WindowSpec(spec) = &mut window.1 {
+                bare_frame(spec);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        match factor {
+            TableFactor::Table { version: Some(_), .. } => refuse(
+                SqlError::unsupported("FOR SYSTEM_TIME AS OF")
+                    .with_hint("A plain join keeps its answer true when either side changes."),
+            ),
+            TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => {
+                refuse(SqlError::unsupported("TABLESAMPLE"))
+            }
+            TableFactor::Table { json_path: Some(_), .. } => refuse(SqlError::unsupported("a JSON path after a table")),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        match expr {
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                let args = vec![take(time_zone), take(timestamp)];
+                *expr = call("timezone", args);
+            }
+            Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, .. } => {
+                if let Some(function) = reg_function(data_type) {
+                    *expr = call(function, vec![take(inner)]);
+                }
+            }
+            Expr::Interval(interval) => bare(&mut interval.value),
+            Expr::Function(function) => {
+                if let Some(WindowType::WindowSpec(spec)) = &mut function.over {
+                    bare_frame(spec);
+                }
+            }
+            _ => narrow(expr),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Casts to object identifiers look names up, which a function does.
+fn reg_function(data_type: &DataType) -> Option<&'static str> {
+    match data_type {
+        DataType::Regclass => Some("regclass"),
+        DataType::Custom(name, _) => match name.to_string().to_lowercase().trim_start_matches("pg_catalog.") {
+            "regclass" => Some("regclass"),
+            "regtype" => Some("regtype"),
+            "regproc" => Some("regproc"),
+            "regnamespace" => Some("regnamespace"),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn bare_frame(spec: &mut WindowSpec) {
+    let Some(frame) = &mut spec.window_frame else { return };
+    for bound in std::iter::once(&mut frame.start_bound).chain(&mut frame.end_bound) {
+        if let WindowFrameBound::Preceding(Some(expr)) | WindowFrameBound::Following(Some(expr)) = bound {
+            bare(expr);
+        }
+    }
+}
+
+fn take(expr: &mut Box<Expr>) -> Expr {
+    std::mem::replace(&mut **expr, Expr::Value(ast::Value::Null.into()))
+}
+
+fn number(digits: &str) -> Expr {
+    Expr::Value(ast::Value::Number(digits.into(), false).into())
+}
+
+fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args = args.into_iter().map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e))).collect();
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: vec![] }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: vec![],
+    })
+}
+
+/// Gives every column of a select list the name it has in PostgreSQL. Fields of a plan must have different names, so from
+/// the second on a name gets a number, which [`names::shown`] takes off again.
+fn name_columns(projection: &mut [SelectItem]) {
+    let mut used = HashSet::new();
+    let mut wildcard = false;
+    for (i, item) in projection.iter_mut().enumerate() {
+        let (name, plain) = match item {
+            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => {
+                wildcard = true;
+                continue;
+            }
+            SelectItem::ExprWithAlias { alias, .. } => {
+                let folded = if alias.quote_style.is_some() { alias.value.clone() } else { alias.value.to_lowercase() };
+                (folded, false)
+            }
+            SelectItem::UnnamedExpr(expr) => {
+                (names::of_expr(expr), matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)))
+            }
+            SelectItem::ExprWithAliases { .. } => continue,
+        };
+        let repeated = !used.insert(name.clone()) || wildcard;
+        if plain && !repeated {
+            continue;
+        }
+        let name = if repeated { format!("{name}{}{i}", names::NUMBERED) } else { name };
+        let alias = Ident::with_quote('"', name);
+        *item = match std::mem::replace(item, SelectItem::UnnamedExpr(Expr::Value(ast::Value::Null.into()))) {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                SelectItem::ExprWithAlias { expr, alias }
+            }
+            other => other,
+        };
+    }
+}

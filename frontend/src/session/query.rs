@@ -1,0 +1,75 @@
+//! SELECT.
+
+use datafusion::sql::sqlparser::ast;
+use weir_common::types::SqlType;
+
+use super::moment::with_values;
+use super::origin;
+use super::{OutputColumn, Params, Reply, Session};
+use crate::batch;
+use crate::error::{Result, SqlError};
+use crate::planner::Bound;
+
+impl Session {
+    pub(super) async fn query(&self, query: &ast::Query, params: Params<'_>) -> Result<Reply> {
+        refuse_writes(query)?;
+        let moment = self.moment()?;
+        let bound = moment.plan(query, params.declared)?;
+        let columns = output_columns(&bound);
+        let plan = with_values(bound.plan, params)?;
+        moment.settle(&bound.relations).await?;
+        let state = batch::state(moment.config.clone())?;
+        let batches = batch::execute(&state, &plan).await?;
+        Ok(Reply::Rows { columns, batches, tag: "SELECT", notices: vec![] })
+    }
+
+    pub(super) fn describe_query(
+        &self,
+        query: &ast::Query,
+        declared: &[Option<SqlType>],
+    ) -> Result<(Vec<SqlType>, Option<Vec<OutputColumn>>)> {
+        refuse_writes(query)?;
+        let bound = self.moment()?.plan(query, declared)?;
+        let columns = output_columns(&bound);
+        Ok((bound.params, Some(columns)))
+    }
+}
+
+/// The columns of a bound query as clients see them.
+pub(super) fn output_columns(bound: &Bound) -> Vec<OutputColumn> {
+    let column = |(i, column): (usize, &crate::planner::BoundColumn)| {
+        let origin = origin::of(&bound.plan, i);
+        OutputColumn {
+            name: column.name.clone(),
+            sql_type: column.sql_type.clone(),
+            table: origin.table,
+            declared_scale: origin.scale,
+        }
+    };
+    bound.columns.iter().enumerate().map(column).collect()
+}
+
+/// A query that also writes: SELECT INTO, or DML inside of it.
+fn refuse_writes(query: &ast::Query) -> Result<()> {
+    let mut open = vec![query.body.as_ref()];
+    let ctes = query.with.iter().flat_map(|w| &w.cte_tables);
+    open.extend(ctes.map(|cte| cte.query.body.as_ref()));
+    while let Some(body) = open.pop() {
+        match body {
+            ast::SetExpr::Select(select) if select.into.is_some() => {
+                return Err(SqlError::unsupported("SELECT INTO").with_hint("Use CREATE TABLE AS."));
+            }
+            ast::SetExpr::Query(query) => open.push(&query.body),
+            ast::SetExpr::SetOperation { left, right, .. } => open.extend([left.as_ref(), right.as_ref()]),
+            ast::SetExpr::Insert(_)
+            | ast::SetExpr::Update(_)
+            | ast::SetExpr::Delete(_)
+            | ast::SetExpr::Merge(_) => return Err(SqlError::unsupported("a write inside of a query")),
+            ast::SetExpr::Select(_) | ast::SetExpr::Values(_) | ast::SetExpr::Table(_) => {}
+        }
+    }
+    if !query.locks.is_empty() {
+        return Err(SqlError::unsupported("SELECT … FOR UPDATE"));
+    }
+    Ok(())
+}

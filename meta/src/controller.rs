@@ -1,0 +1,388 @@
+//! Decides for one job when a barrier goes in, when an epoch is committed, and what becomes of a failure.
+//!
+//! A pure machine: `on(event) -> actions`, without I/O, clock or randomness.
+//!
+//! ```text
+//!           Start            Started                     Failed (Retry)
+//! Stopped ─────────> Starting ─────────> Running ───────────────────────> Draining ──> Backoff ─┐
+//!    ^                  ^                                                    │   (commits end)   │ Retry
+//!    └── Resume         └──────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Invariants
+//! - epochs are injected in growing order, at most [`EPOCHS_IN_FLIGHT_MAX`] are open, and they commit one at a time, in order;
+//! - the frontier only grows;
+//! - an aligned epoch is never beyond the frontier of an input, nor before the offset of a reader;
+//! - an event of an older generation changes nothing, but for the end of a commit, which is always waited for: a job is
+//!   started again only when no commit of an earlier generation can still land.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weir_common::{Epoch, Generation, JobId};
+use weir_stream::Remedy;
+
+/// Epochs of a job that are injected and not committed.
+pub const EPOCHS_IN_FLIGHT_MAX: usize = 2;
+
+/// What happens to a job.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// Run, for the first time or after a stop.
+    Start,
+    /// The actors run. `following`: no reader has anything left to backfill, and all were aligned when last committed.
+    Started { generation: Generation, following: bool },
+    /// The epoch clock.
+    Tick { epoch: Epoch },
+    /// An input has a new frontier; its relation changed last at `changed`.
+    Input { job: JobId, frontier: Epoch, changed: Epoch },
+    /// Rows of a DML statement wait in the table.
+    Dml,
+    /// A barrier has passed every task.
+    Collected { generation: Generation, epoch: Epoch, changed: bool, backfill: Option<BackfillState> },
+    /// A commit is durable.
+    Committed { epoch: Epoch },
+    /// A task, a start or (`commit`) a commit failed.
+    Failed { generation: Generation, remedy: Remedy, commit: bool },
+    /// The pause before another attempt is over.
+    Retry,
+    /// Stop for good: the job is dropped.
+    Drop,
+}
+
+/// Where the readers of a job are, summed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackfillState {
+    pub finished: bool,
+    /// The greatest offset of a reader.
+    pub offset: Epoch,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Build and start the actors.
+    Start { generation: Generation },
+    /// Let a barrier in.
+    Inject { epoch: Epoch, aligned: bool },
+    /// Commit what was collected for the epoch. `persist`: also if it is empty.
+    Commit { epoch: Epoch, persist: bool },
+    /// Everything up to `frontier` is readable; the relation changed last at `changed`.
+    Publish { frontier: Epoch, changed: Epoch },
+    /// The job has caught up with its inputs for the first time: it can be queried.
+    Created,
+    /// Abort the actors.
+    Stop,
+    /// Come back with [`Event::Retry`] after a pause, the longer the more attempts failed in a row.
+    Pause { attempt: u32 },
+    /// Ask the clock for an epoch soon.
+    RequestTick,
+    /// Nothing runs and nothing will: state may be removed.
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Stopped,
+    Starting,
+    Running,
+    /// Failed; a commit is still under way.
+    Draining(After),
+    Backoff,
+    /// Dropped.
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    Retry,
+    Stay,
+    Drop,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Input {
+    frontier: Epoch,
+    changed: Epoch,
+}
+
+/// An epoch that was injected.
+#[derive(Debug)]
+struct OpenEpoch {
+    epoch: Epoch,
+    aligned: bool,
+    collected: bool,
+    changed: bool,
+}
+
+/// The controller of one job.
+#[derive(Debug)]
+pub struct JobController {
+    phase: Phase,
+    generation: Generation,
+    /// Frontier of the job.
+    frontier: Epoch,
+    /// The job's relation changed last at this epoch (or, after a restart of the process, not later).
+    changed: Epoch,
+    /// The frontier is in the store at least since this process started the job.
+    persisted: bool,
+    inputs: BTreeMap<JobId, Input>,
+    /// Reads a source of its own, so that every tick may bring rows.
+    has_source: bool,
+    /// DML rows wait, or the job is new: the next tick must go through the actors.
+    dirty: bool,
+    /// Readers are aligned.
+    aligned: bool,
+    backfill: Option<BackfillState>,
+    created: bool,
+    /// The newest tick that was not used.
+    tick: Epoch,
+    last_injected: Epoch,
+    open: VecDeque<OpenEpoch>,
+    /// A commit is under way. At most one.
+    committing: bool,
+    /// Failures since the last commit.
+    attempt: u32,
+}
+
+impl JobController {
+    /// Of a job whose committed frontier is `frontier` ([`Epoch::ZERO`]: none yet).
+    pub fn new(frontier: Epoch, inputs: &[JobId], has_source: bool) -> JobController {
+        let input = Input { frontier: Epoch::ZERO, changed: Epoch::ZERO };
+        JobController {
+            phase: Phase::Stopped,
+            generation: Generation(0),
+            frontier,
+            changed: frontier,
+            persisted: frontier > Epoch::ZERO,
+            inputs: inputs.iter().map(|job| (*job, input)).collect(),
+            has_source,
+            dirty: frontier == Epoch::ZERO,
+            aligned: false,
+            backfill: None,
+            created: false,
+            tick: Epoch::ZERO,
+            last_injected: frontier,
+            open: VecDeque::new(),
+            committing: false,
+            attempt: 0,
+        }
+    }
+
+    /// The newest committed epoch.
+    pub fn frontier(&self) -> Epoch {
+        self.frontier
+    }
+
+    /// Takes an event and says what is to be done.
+    pub fn on(&mut self, event: Event) -> Vec<Action> {
+        if self.phase == Phase::Gone {
+            return vec![];
+        }
+        match event {
+            Event::Start => self.start(),
+            Event::Started { generation, following } => self.started(generation, following),
+            Event::Tick { epoch } => {
+                self.tick = self.tick.max(epoch);
+                self.advance()
+            }
+            Event::Input { job, frontier, changed } => self.input(job, frontier, changed),
+            Event::Dml => {
+                self.dirty = true;
+                vec![Action::RequestTick]
+            }
+            Event::Collected { generation, epoch, changed, backfill } => {
+                if generation != self.generation || self.phase != Phase::Running {
+                    return vec![];
+                }
+                self.collected(epoch, changed, backfill)
+            }
+            Event::Committed { epoch } => self.committed(epoch),
+            Event::Failed { generation, remedy, commit } => self.failed(generation, remedy, commit),
+            Event::Retry if self.phase == Phase::Backoff => self.begin(),
+            Event::Retry => vec![],
+            Event::Drop => self.end(After::Drop),
+        }
+    }
+
+    fn start(&mut self) -> Vec<Action> {
+        if self.phase == Phase::Stopped { self.begin() } else { vec![] }
+    }
+
+    fn begin(&mut self) -> Vec<Action> {
+        self.phase = Phase::Starting;
+        self.generation = self.generation.next();
+        vec![Action::Start { generation: self.generation }]
+    }
+
+    fn started(&mut self, generation: Generation, following: bool) -> Vec<Action> {
+        if generation != self.generation || self.phase != Phase::Starting {
+            return vec![];
+        }
+        self.phase = Phase::Running;
+        self.aligned = following;
+        self.backfill = None;
+        if !self.inputs.is_empty() {
+            // The inputs may have nothing newer than what the failed generation was about to commit. A root instead waits
+            // for a newer tick, so that none of its epochs ever means two things: DML is acknowledged by epoch.
+            self.last_injected = self.frontier;
+        }
+        // What the failed generation took in and did not commit must go through again; so must DML rows that waited.
+        self.dirty = true;
+        let mut actions = Vec::new();
+        if following && self.frontier > Epoch::ZERO {
+            actions.extend(self.now_created());
+        }
+        actions.extend(self.advance());
+        actions
+    }
+
+    fn now_created(&mut self) -> Option<Action> {
+        (!std::mem::replace(&mut self.created, true)).then_some(Action::Created)
+    }
+
+    fn input(&mut self, job: JobId, frontier: Epoch, changed: Epoch) -> Vec<Action> {
+        let Some(input) = self.inputs.get_mut(&job) else { return vec![] };
+        input.frontier = input.frontier.max(frontier);
+        input.changed = input.changed.max(changed);
+        self.advance()
+    }
+
+    /// Lets the next barrier in, if there is reason to and room.
+    fn advance(&mut self) -> Vec<Action> {
+        if self.phase != Phase::Running || self.open.len() >= EPOCHS_IN_FLIGHT_MAX {
+            return vec![];
+        }
+        if self.inputs.is_empty() {
+            return self.advance_to(self.tick, true, self.has_source || self.dirty);
+        }
+        let reached = self.inputs.values().map(|i| i.frontier).min().unwrap_or(Epoch::ZERO);
+        if self.aligned {
+            let changed = self.inputs.values().any(|i| i.changed > self.last_injected);
+            return self.advance_to(reached, true, changed || self.has_source || self.dirty);
+        }
+        match self.backfill {
+            Some(backfill) if backfill.finished => {
+                // The readers are where their inputs were when last looked at. No barrier that lets them go on by
+                // themselves may be open when they are put on one epoch.
+                if self.open.is_empty() && reached >= backfill.offset && reached > self.last_injected {
+                    self.aligned = true;
+                    return self.advance_to(reached, true, true);
+                }
+                vec![]
+            }
+            _ => self.advance_to(self.tick, false, true),
+        }
+    }
+
+    fn advance_to(&mut self, epoch: Epoch, aligned: bool, active: bool) -> Vec<Action> {
+        if epoch <= self.last_injected {
+            return vec![];
+        }
+        if active {
+            self.dirty = false;
+            self.last_injected = epoch;
+            self.open.push_back(OpenEpoch { epoch, aligned, collected: false, changed: false });
+            return vec![Action::Inject { epoch, aligned }];
+        }
+        if !self.open.is_empty() {
+            // Taken up again when the open epochs have committed.
+            return vec![];
+        }
+        self.last_injected = epoch;
+        self.frontier = epoch;
+        vec![Action::Publish { frontier: epoch, changed: self.changed }]
+    }
+
+    fn collected(&mut self, epoch: Epoch, changed: bool, backfill: Option<BackfillState>) -> Vec<Action> {
+        let Some(open) = self.open.iter_mut().find(|open| open.epoch == epoch) else { return vec![] };
+        open.collected = true;
+        open.changed = changed;
+        if !open.aligned {
+            self.backfill = backfill;
+        }
+        self.commit_next()
+    }
+
+    fn commit_next(&mut self) -> Vec<Action> {
+        match self.open.front() {
+            Some(open) if open.collected && !self.committing => {
+                self.committing = true;
+                vec![Action::Commit { epoch: open.epoch, persist: !self.persisted }]
+            }
+            _ => vec![],
+        }
+    }
+
+    fn committed(&mut self, epoch: Epoch) -> Vec<Action> {
+        assert!(self.committing, "a commit ends that was begun");
+        self.committing = false;
+        self.attempt = 0;
+        self.persisted = true;
+        self.frontier = self.frontier.max(epoch);
+        let mut actions = Vec::new();
+        // A job that failed meanwhile has let go of its open epochs, yet the commit counts: it is in the store.
+        let open = if self.open.front().is_some_and(|open| open.epoch == epoch) { self.open.pop_front() } else { None };
+        if open.as_ref().is_none_or(|open| open.changed) {
+            self.changed = epoch;
+        }
+        actions.push(Action::Publish { frontier: self.frontier, changed: self.changed });
+        if open.is_some_and(|open| open.aligned) {
+            actions.extend(self.now_created());
+        }
+        match self.phase {
+            Phase::Running => {
+                actions.extend(self.commit_next());
+                actions.extend(self.advance());
+            }
+            Phase::Draining(after) => actions.extend(self.drained(after)),
+            Phase::Stopped | Phase::Starting | Phase::Backoff | Phase::Gone => {}
+        }
+        actions
+    }
+
+    fn failed(&mut self, generation: Generation, remedy: Remedy, commit: bool) -> Vec<Action> {
+        if commit {
+            self.committing = false;
+            if let Phase::Draining(after) = self.phase {
+                return self.drained(after);
+            }
+        }
+        if generation != self.generation || !matches!(self.phase, Phase::Starting | Phase::Running) {
+            return vec![];
+        }
+        self.end(match remedy {
+            Remedy::Retry => After::Retry,
+            Remedy::Reject | Remedy::Stop => After::Stay,
+        })
+    }
+
+    /// Stops what runs and goes on when no commit is under way.
+    fn end(&mut self, after: After) -> Vec<Action> {
+        self.open.clear();
+        let mut actions = vec![Action::Stop];
+        if self.committing {
+            self.phase = Phase::Draining(after);
+        } else {
+            actions.extend(self.drained(after));
+        }
+        actions
+    }
+
+    fn drained(&mut self, after: After) -> Vec<Action> {
+        match after {
+            After::Retry => {
+                self.phase = Phase::Backoff;
+                self.attempt += 1;
+                vec![Action::Pause { attempt: self.attempt }]
+            }
+            After::Stay => {
+                self.phase = Phase::Stopped;
+                vec![]
+            }
+            After::Drop => {
+                self.phase = Phase::Gone;
+                vec![Action::Gone]
+            }
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! The shell around a [`JobController`]: carries its actions out and brings it the events. One task per job; it decides
+//! nothing.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use weir_common::catalog::Object;
+use weir_common::plan::{JobPlan, Node};
+use weir_common::{Epoch, Generation, JobId};
+use weir_stream::driver::Backfill;
+use weir_stream::executor::dml::Statement;
+use weir_stream::job::{CollectedEpoch, Engine, JobEvent, JobSpec, JobStats, RunningJob};
+use weir_stream::message::Barrier;
+use weir_stream::rate_limit::RateLimit;
+use weir_stream::StreamError;
+
+use crate::controller::{Action, BackfillState, Event, JobController};
+use crate::meta_store::MetaStore;
+
+/// The first pause after a failure; each further one is twice as long.
+const BACKOFF_FIRST: Duration = Duration::from_millis(100);
+/// The longest pause.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// Spans of lost epochs that are remembered for statements that still wait.
+const LOST_KEPT: usize = 16;
+
+/// What a job is doing, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Starting,
+    /// Reads what exists.
+    Creating,
+    Running,
+    /// Waits after a failure.
+    Failing,
+    /// Stays down until somebody acts.
+    Stopped,
+    Dropped,
+}
+
+impl Phase {
+    /// The word in system views.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Starting => "starting",
+            Phase::Creating => "creating",
+            Phase::Running => "running",
+            Phase::Failing => "failing",
+            Phase::Stopped => "stopped",
+            Phase::Dropped => "dropped",
+        }
+    }
+}
+
+/// What is known of a job from outside.
+#[derive(Clone, Debug)]
+pub struct JobState {
+    pub phase: Phase,
+    pub generation: Generation,
+    pub frontier: Epoch,
+    /// The relation changed last at this epoch.
+    pub changed: Epoch,
+    /// It has caught up with its inputs and can be queried.
+    pub created: bool,
+    /// Failures since the job was made or the process began.
+    pub failures: u64,
+    pub last_error: Option<String>,
+    pub backfills: Vec<Backfill>,
+    /// Epochs after the first and up to the second were injected and then lost to a failure.
+    lost: Vec<(Epoch, Epoch)>,
+}
+
+impl JobState {
+    /// Whether what was written in this epoch was lost.
+    pub fn has_lost(&self, epoch: Epoch) -> bool {
+        self.lost.iter().any(|(after, up_to)| epoch > *after && epoch <= *up_to)
+    }
+}
+
+/// A job's line in `weir_catalog.jobs`.
+pub struct JobStatus {
+    pub object: Arc<Object>,
+    pub state: JobState,
+    pub stats: Arc<JobStats>,
+    /// Committed offsets of the readers of the job's change log.
+    pub readers: BTreeMap<JobId, Epoch>,
+}
+
+/// What reaches the task of a job.
+pub enum ShellEvent {
+    Control(Event),
+    Job(JobEvent),
+    Dml(Statement),
+    /// Answer when no commit is under way that was begun before.
+    Settle(oneshot::Sender<()>),
+}
+
+/// A job as the rest of meta sees it.
+pub struct Job {
+    pub object: Arc<Object>,
+    pub events: mpsc::UnboundedSender<ShellEvent>,
+    pub state: watch::Receiver<JobState>,
+    pub stats: Arc<JobStats>,
+    pub backfill_limit: RateLimit,
+    pub source_limit: RateLimit,
+    readers: Mutex<Vec<(JobId, mpsc::UnboundedSender<ShellEvent>)>>,
+    offsets: Mutex<BTreeMap<JobId, Epoch>>,
+}
+
+impl Job {
+    /// Sends an event to the job's controller.
+    pub fn send(&self, event: Event) {
+        // A task that is gone belongs to a job that was dropped.
+        let _ = self.events.send(ShellEvent::Control(event));
+    }
+
+    /// The state now.
+    pub fn now(&self) -> JobState {
+        self.state.borrow().clone()
+    }
+
+    /// From here on the job keeps its log for this reader, and tells it about its frontier.
+    pub fn add_reader(&self, reader: JobId, offset: Epoch, events: mpsc::UnboundedSender<ShellEvent>) {
+        lock(&self.offsets).insert(reader, offset);
+        lock(&self.readers).push((reader, events));
+    }
+
+    /// The reader is gone.
+    pub fn remove_reader(&self, reader: JobId) {
+        lock(&self.readers).retain(|(id, _)| *id != reader);
+        lock(&self.offsets).remove(&reader);
+    }
+
+    /// Committed offsets of the readers.
+    pub fn offsets(&self) -> BTreeMap<JobId, Epoch> {
+        lock(&self.offsets).clone()
+    }
+
+    /// The commits that were begun before this call have ended.
+    pub async fn settle(&self) {
+        let (sender, receiver) = oneshot::channel();
+        let _ = self.events.send(ShellEvent::Settle(sender));
+        let _ = receiver.await;
+    }
+
+    fn set_offset(&self, reader: JobId, offset: Epoch) {
+        if let Some(known) = lock(&self.offsets).get_mut(&reader) {
+            *known = (*known).max(offset);
+        }
+    }
+
+    fn has_readers(&self) -> bool {
+        !lock(&self.offsets).is_empty()
+    }
+
+    fn tell_readers(&self, frontier: Epoch, changed: Epoch) {
+        for (_, events) in lock(&self.readers).iter() {
+            let _ = events.send(ShellEvent::Control(Event::Input { job: self.object.id, frontier, changed }));
+        }
+    }
+}
+
+/// What is behind these locks is valid at any moment, also when a holder panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a job's task needs from its surroundings.
+pub struct Surroundings {
+    pub engine: Engine,
+    pub meta_store: Arc<MetaStore>,
+    pub clock: Arc<Notify>,
+    /// The jobs whose relations it reads.
+    pub inputs: Vec<Arc<Job>>,
+}
+
+/// Makes a job and spawns its task; it waits for [`Event::Start`].
+pub fn spawn(object: Arc<Object>, plan: Arc<JobPlan>, frontier: Epoch, created: bool, around: Surroundings) -> Arc<Job> {
+    let (events, received) = mpsc::unbounded_channel();
+    let (state_sender, state) = watch::channel(JobState {
+        phase: Phase::Starting,
+        generation: Generation(0),
+        frontier,
+        changed: frontier,
+        created,
+        failures: 0,
+        last_error: None,
+        backfills: Vec::new(),
+        lost: Vec::new(),
+    });
+    let option = |name: &str| object.options.get(name).and_then(|v| v.parse().ok());
+    let job = Arc::new(Job {
+        backfill_limit: RateLimit::new(option("backfill_rate_limit")),
+        source_limit: RateLimit::new(option("source_rate_limit")),
+        object,
+        events,
+        state,
+        stats: Arc::new(JobStats::default()),
+        readers: Mutex::new(Vec::new()),
+        offsets: Mutex::new(BTreeMap::new()),
+    });
+    let shell = Shell {
+        controller: JobController::new(frontier, &plan.inputs, has_source(&plan)),
+        job: job.clone(),
+        plan,
+        around,
+        running: None,
+        collected: BTreeMap::new(),
+        waiting: Vec::new(),
+        committing: false,
+        settling: Vec::new(),
+        injected: frontier,
+        state: state_sender,
+    };
+    tokio::spawn(shell.run(received));
+    job
+}
+
+fn has_source(plan: &JobPlan) -> bool {
+    let mut found = false;
+    for fragment in &plan.fragments {
+        fragment.plan.visit(&mut |p| found |= matches!(p.node, Node::Source(_)));
+    }
+    found
+}
+
+struct Shell {
+    controller: JobController,
+    job: Arc<Job>,
+    plan: Arc<JobPlan>,
+    around: Surroundings,
+    running: Option<RunningJob>,
+    collected: BTreeMap<Epoch, CollectedEpoch>,
+    /// DML that came while the job did not run.
+    waiting: Vec<Statement>,
+    committing: bool,
+    settling: Vec<oneshot::Sender<()>>,
+    /// The newest epoch that was injected.
+    injected: Epoch,
+    state: watch::Sender<JobState>,
+}
+
+impl Shell {
+    async fn run(mut self, mut received: mpsc::UnboundedReceiver<ShellEvent>) {
+        while let Some(event) = received.recv().await {
+            for event in self.translate(event) {
+                for action in self.controller.on(event) {
+                    if action == Action::Gone {
+                        self.state.send_modify(|s| s.phase = Phase::Dropped);
+                        return;
+                    }
+                    self.perform(action).await;
+                }
+            }
+        }
+    }
+
+    /// What an event means to the controller; rows and errors stay here.
+    fn translate(&mut self, event: ShellEvent) -> Option<Event> {
+        match event {
+            ShellEvent::Control(event) => Some(event),
+            ShellEvent::Dml(statement) => {
+                match &self.running {
+                    Some(running) => self.waiting.extend(running.dml(statement).err()),
+                    None => self.waiting.push(statement),
+                }
+                Some(Event::Dml)
+            }
+            ShellEvent::Settle(done) => {
+                self.settling.push(done);
+                self.settle();
+                None
+            }
+            ShellEvent::Job(JobEvent::Collected { generation, epoch }) => {
+                let backfill = summary(&epoch.backfills);
+                let (at, changed) = (epoch.epoch, epoch.changed());
+                if self.running.as_ref().is_some_and(|r| r.generation() == generation) {
+                    self.collected.insert(at, epoch);
+                }
+                Some(Event::Collected { generation, epoch: at, changed, backfill })
+            }
+            ShellEvent::Job(JobEvent::Committed { epoch, persisted, backfills, .. }) => {
+                self.committed(epoch, persisted, backfills);
+                Some(Event::Committed { epoch })
+            }
+            ShellEvent::Job(JobEvent::Failed { generation, error, commit }) => {
+                if commit {
+                    self.committing = false;
+                    self.settle();
+                }
+                Some(self.failure(generation, &error, commit))
+            }
+        }
+    }
+
+    fn failure(&mut self, generation: Generation, error: &StreamError, commit: bool) -> Event {
+        tracing::warn!(job = %self.job.object.full_name(), id = %self.job.object.id, %generation, %error, "job failed");
+        self.state.send_modify(|s| {
+            s.failures += 1;
+            s.last_error = Some(error.to_string());
+        });
+        Event::Failed { generation, remedy: error.remedy(), commit }
+    }
+
+    fn committed(&mut self, epoch: Epoch, persisted: bool, backfills: Vec<Backfill>) {
+        self.committing = false;
+        self.settle();
+        let following = self.state.borrow().created;
+        if persisted {
+            for input in &self.around.inputs {
+                let id = input.object.id;
+                let of_input = backfills.iter().filter(|b| b.input == id).map(|b| b.offset).min();
+                // A reader that follows is where its job is.
+                let offset = if following { Some(epoch) } else { of_input };
+                if let Some(offset) = offset {
+                    input.set_offset(self.job.object.id, offset);
+                }
+            }
+        }
+        self.state.send_modify(|s| s.backfills = backfills);
+    }
+
+    fn settle(&mut self) {
+        if !self.committing {
+            for done in self.settling.drain(..) {
+                let _ = done.send(());
+            }
+        }
+    }
+
+    async fn perform(&mut self, action: Action) {
+        match action {
+            Action::Start { generation } => self.start(generation).await,
+            Action::Inject { epoch, aligned } => {
+                self.injected = epoch;
+                if let Some(running) = &self.running {
+                    running.inject(Barrier { epoch, aligned });
+                }
+            }
+            Action::Commit { epoch, persist } => {
+                let collected = self.collected.remove(&epoch).expect("an epoch is committed after it was collected");
+                let running = self.running.as_ref().expect("a commit is begun while the job runs");
+                self.committing = true;
+                running.commit(collected, self.job.has_readers(), persist);
+            }
+            Action::Publish { frontier, changed } => {
+                self.state.send_modify(|s| {
+                    s.frontier = frontier;
+                    s.changed = changed;
+                });
+                self.job.tell_readers(frontier, changed);
+            }
+            Action::Created => {
+                if !self.state.borrow().created {
+                    if let Err(error) = self.around.meta_store.set_created(self.job.object.id).await {
+                        tracing::error!(job = %self.job.object.id, %error, "record that the job was created");
+                    }
+                }
+                self.state.send_modify(|s| {
+                    s.created = true;
+                    s.phase = Phase::Running;
+                });
+            }
+            Action::Stop => {
+                self.running = None;
+                self.collected.clear();
+                self.state.send_modify(|s| s.phase = Phase::Stopped);
+            }
+            Action::Pause { attempt } => {
+                self.lose();
+                self.state.send_modify(|s| s.phase = Phase::Failing);
+                let pause = BACKOFF_FIRST.saturating_mul(1 << (attempt - 1).min(16)).min(BACKOFF_MAX);
+                let events = self.job.events.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    let _ = events.send(ShellEvent::Control(Event::Retry));
+                });
+            }
+            Action::RequestTick => self.around.clock.notify_one(),
+            Action::Gone => unreachable!("handled by the loop"),
+        }
+    }
+
+    /// Epochs that were injected beyond the frontier will never be committed.
+    fn lose(&mut self) {
+        let frontier = self.controller.frontier();
+        if self.injected > frontier {
+            let injected = self.injected;
+            self.state.send_modify(|s| {
+                s.lost.push((frontier, injected));
+                if s.lost.len() > LOST_KEPT {
+                    s.lost.remove(0);
+                }
+            });
+        }
+    }
+
+    async fn start(&mut self, generation: Generation) {
+        let spec = JobSpec {
+            id: self.job.object.id,
+            generation,
+            plan: self.plan.clone(),
+            frontier: self.controller.frontier(),
+            backfill_limit: self.job.backfill_limit.clone(),
+            source_limit: self.job.source_limit.clone(),
+            stats: self.job.stats.clone(),
+        };
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let events = self.job.events.clone();
+        let started = self.around.engine.start(spec, sender).await;
+        tokio::spawn(async move {
+            while let Some(event) = receiver.recv().await {
+                if events.send(ShellEvent::Job(event)).is_err() {
+                    return;
+                }
+            }
+        });
+        let event = match started {
+            Ok(running) => {
+                let following = running.following();
+                for statement in self.waiting.drain(..) {
+                    let _ = running.dml(statement);
+                }
+                self.running = Some(running);
+                let created = self.state.borrow().created;
+                self.state.send_modify(|s| {
+                    s.generation = generation;
+                    s.phase = if created { Phase::Running } else { Phase::Creating };
+                });
+                Event::Started { generation, following }
+            }
+            Err(error) => self.failure(generation, &error, false),
+        };
+        let _ = self.job.events.send(ShellEvent::Control(event));
+    }
+}
+
+fn summary(backfills: &[Backfill]) -> Option<BackfillState> {
+    let offset = backfills.iter().map(|b| b.offset).max()?;
+    Some(BackfillState { finished: backfills.iter().all(Backfill::finished), offset })
+}

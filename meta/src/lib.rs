@@ -1,0 +1,23 @@
+//! The catalog, the epoch clock, and a controller for each job. Sees no row.
+//!
+//! ```text
+//! meta.rs         what the frontend calls: create, drop, DML, flush, wait
+//! catalog.rs      the objects, as an immutable snapshot
+//! meta_store.rs   the objects, durably
+//! clock.rs        epochs: by interval and on demand
+//! controller.rs   decides for one job: a pure machine
+//! job.rs          carries out what the controller decides: one task per job
+//! ```
+
+pub mod catalog;
+pub mod clock;
+pub mod controller;
+pub mod error;
+pub mod job;
+pub mod meta;
+pub mod meta_store;
+
+pub use catalog::Catalog;
+pub use error::{MetaError, Result};
+pub use job::{JobState, JobStatus, Phase};
+pub use meta::{DmlGuard, Meta, MetaOptions};

@@ -1,0 +1,466 @@
+//! What the frontend asks of meta: objects made and dropped, rows written, frontiers waited for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot};
+use weir_common::catalog::{Object, ObjectKind};
+use weir_common::{Chunk, Epoch, JobId, TableId};
+use weir_storage::Store;
+use weir_stream::executor::dml::Statement;
+use weir_stream::job::Engine;
+
+use crate::catalog::Catalog;
+use crate::clock::EpochClock;
+use crate::controller::Event;
+use crate::error::{MetaError, Result};
+use crate::job::{self, Job, JobStatus, Phase, ShellEvent, Surroundings};
+use crate::meta_store::MetaStore;
+
+/// Failures in a row after which a creation that somebody waits for is given up.
+const CREATION_ATTEMPTS_MAX: u64 = 3;
+/// How often change logs are truncated.
+const TRUNCATION_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How meta is started.
+pub struct MetaOptions {
+    /// URL of the meta store, `sqlite://…` or `postgres://…`.
+    pub meta_store: String,
+    /// Time between epochs when nobody asks for one.
+    pub barrier_interval: Duration,
+    /// How long a read waits for the relations it names.
+    pub wait_timeout: Duration,
+}
+
+/// The meta service.
+pub struct Meta {
+    engine: Engine,
+    store: Arc<MetaStore>,
+    shared: Arc<Shared>,
+    clock: EpochClock,
+    wait_timeout: Duration,
+    /// Held while the set of objects changes.
+    ddl: tokio::sync::Mutex<()>,
+    locks: Mutex<BTreeMap<JobId, Arc<RwLock<()>>>>,
+    truncation: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Meta {
+    fn drop(&mut self) {
+        self.truncation.abort();
+    }
+}
+
+/// What the clock and the truncation task see of meta.
+#[derive(Default)]
+struct Shared {
+    jobs: Mutex<BTreeMap<JobId, Arc<Job>>>,
+    catalog: Mutex<Arc<Catalog>>,
+}
+
+impl Shared {
+    fn jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, Arc<Job>>> {
+        lock(&self.jobs)
+    }
+
+    fn update_catalog(&self, change: impl FnOnce(&mut Catalog)) {
+        let mut catalog = lock(&self.catalog);
+        change(Arc::make_mut(&mut catalog));
+    }
+}
+
+/// What is behind these locks is valid at any moment, also when a holder panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held by a statement that writes to a table, until its rows are committed: UPDATE and DELETE exclude each other and
+/// INSERT, since they compute their rows from what they read.
+pub enum DmlGuard {
+    Shared(OwnedRwLockReadGuard<()>),
+    Exclusive(OwnedRwLockWriteGuard<()>),
+}
+
+impl Meta {
+    /// Loads the catalog, removes state that nothing owns, and starts every job where it stood.
+    pub async fn open(options: MetaOptions, engine: Engine) -> Result<Arc<Meta>> {
+        let store = Arc::new(MetaStore::open(&options.meta_store).await?);
+        let shared = Arc::new(Shared::default());
+        for schema in store.schemas().await? {
+            shared.update_catalog(|c| c.insert_schema(schema));
+        }
+        let mut objects = Vec::new();
+        let mut abandoned = Vec::new();
+        for stored in store.load().await? {
+            // Whoever waited for the creation is gone.
+            let unfinished = stored.object.plan.is_some() && !stored.created && !stored.background;
+            let orphaned = stored.object.depends_on.iter().any(|id| abandoned.contains(id));
+            if unfinished || orphaned { abandoned.push(stored.object.id) } else { objects.push(stored) }
+        }
+        store.delete(&abandoned).await?;
+        let jobs: Vec<_> = objects.iter().map(|o| o.object.id).collect();
+        let plans = || objects.iter().filter_map(|o| o.object.plan.as_ref());
+        let tables: Vec<TableId> = plans().flat_map(|p| p.tables().into_iter().map(|t| t.id)).collect();
+        engine.store.retain(&jobs, &tables)?;
+
+        let clock = start_clock(&engine, &shared, options.barrier_interval)?;
+        let truncation = tokio::spawn(truncate_logs(engine.store.clone(), Arc::downgrade(&shared)));
+        let meta = Arc::new(Meta {
+            engine,
+            store,
+            shared,
+            clock,
+            wait_timeout: options.wait_timeout,
+            ddl: tokio::sync::Mutex::new(()),
+            locks: Mutex::default(),
+            truncation,
+        });
+        for stored in objects {
+            meta.shared.update_catalog(|c| c.insert(stored.object.clone()));
+            meta.register(stored.object, stored.created)?;
+        }
+        for job in meta.all_jobs() {
+            job.send(Event::Start);
+        }
+        Ok(meta)
+    }
+
+    /// The objects as they are now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        lock(&self.shared.catalog).clone()
+    }
+
+    /// The state store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.engine.store
+    }
+
+    /// The first of `count` fresh ids. Jobs and tables share the numbers.
+    pub async fn allocate_ids(&self, count: u32) -> Result<u32> {
+        self.store.allocate_ids(count).await
+    }
+
+    /// Adds an object and starts its job. Returns when it can be queried (`foreground`), or when it is registered. A
+    /// foreground creation whose future is dropped is undone.
+    pub async fn create(self: &Arc<Self>, object: Object, foreground: bool) -> Result<()> {
+        let object = Arc::new(object);
+        let id = object.id;
+        let job = {
+            let _ddl = self.ddl.lock().await;
+            self.check_new(&object)?;
+            self.store.insert(&object, !foreground).await?;
+            self.shared.update_catalog(|c| c.insert(object.clone()));
+            let job = self.register(object, false)?;
+            if let Some(job) = &job {
+                for input in self.inputs(job) {
+                    // Commits that were begun before the reader was known keep no log; the backfill starts after them.
+                    input.settle().await;
+                }
+                job.send(Event::Start);
+                self.clock.request();
+            }
+            job
+        };
+        let Some(job) = job.filter(|_| foreground) else { return Ok(()) };
+        let mut undo = UndoCreation { meta: self.clone(), id: Some(id) };
+        let mut state = job.state.clone();
+        let given_up = |s: &job::JobState| {
+            s.phase == Phase::Dropped
+                || s.phase == Phase::Stopped && s.last_error.is_some()
+                || s.failures >= CREATION_ATTEMPTS_MAX
+        };
+        let (created, error) = {
+            let end = state.wait_for(|s| s.created || given_up(s)).await.map_err(|_| MetaError::Dropped(id))?;
+            (end.created, end.last_error.clone())
+        };
+        if created {
+            undo.id = None;
+            return Ok(());
+        }
+        undo.id = None;
+        self.drop_objects(&[id]).await?;
+        Err(match error {
+            Some(reason) => MetaError::BuildFailed { name: job.object.name.clone(), reason },
+            None => MetaError::Cancelled,
+        })
+    }
+
+    fn check_new(&self, object: &Object) -> Result<()> {
+        let catalog = self.catalog();
+        if !catalog.has_schema(&object.schema) {
+            return Err(MetaError::NoSuchSchema(object.schema.clone()));
+        }
+        if let Some(existing) = catalog.find(&object.schema, &object.name) {
+            let kind = if existing.kind == ObjectKind::Index { "relation" } else { existing.kind.sql() };
+            return Err(MetaError::Exists { kind, name: object.name.clone() });
+        }
+        match object.depends_on.iter().find(|id| catalog.get(**id).is_none()) {
+            Some(gone) => Err(MetaError::InputGone(*gone)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the job of an object, with its edges to its inputs. The job waits for [`Event::Start`].
+    fn register(&self, object: Arc<Object>, created: bool) -> Result<Option<Arc<Job>>> {
+        let Some(plan) = object.plan.clone() else { return Ok(None) };
+        let id = object.id;
+        let frontier = self.engine.store.frontier(id)?.unwrap_or(Epoch::ZERO);
+        let inputs: Vec<_> = {
+            let jobs = self.shared.jobs();
+            let inputs = plan.inputs.iter().map(|i| jobs.get(i).cloned().ok_or(MetaError::InputGone(*i)));
+            inputs.collect::<Result<_>>()?
+        };
+        let around = Surroundings {
+            engine: self.engine.clone(),
+            meta_store: self.store.clone(),
+            clock: self.clock.requester(),
+            inputs: inputs.clone(),
+        };
+        let job = job::spawn(object, Arc::new(plan), frontier, created, around);
+        for input in inputs {
+            // A job that had caught up stands at its frontier; one that had not may be anywhere.
+            let offset = if created { frontier } else { Epoch::ZERO };
+            input.add_reader(id, offset, job.events.clone());
+            let now = input.now();
+            job.send(Event::Input { job: input.object.id, frontier: now.frontier, changed: now.changed });
+        }
+        self.shared.jobs().insert(id, job.clone());
+        Ok(Some(job))
+    }
+
+    fn inputs(&self, job: &Job) -> Vec<Arc<Job>> {
+        let jobs = self.shared.jobs();
+        let plan = job.object.plan.as_ref();
+        plan.into_iter().flat_map(|p| p.inputs.iter()).filter_map(|i| jobs.get(i).cloned()).collect()
+    }
+
+    /// Drops objects. Everything that depends on them must be among them.
+    pub async fn drop_objects(&self, ids: &[JobId]) -> Result<()> {
+        let _ddl = self.ddl.lock().await;
+        let catalog = self.catalog();
+        for id in ids {
+            let object = catalog.get(*id).ok_or(MetaError::NoSuchObject(*id))?;
+            if catalog.dependants(*id).iter().any(|d| !ids.contains(&d.id)) {
+                return Err(MetaError::HasDependants { name: object.name.clone() });
+            }
+        }
+        self.store.delete(ids).await?;
+        self.shared.update_catalog(|c| ids.iter().for_each(|id| c.remove(*id)));
+        // Readers end before what they read. Younger objects read older ones.
+        let mut ids = ids.to_vec();
+        ids.sort_unstable_by_key(|id| std::cmp::Reverse(*id));
+        for id in ids {
+            let job = self.shared.jobs().remove(&id);
+            let Some(job) = job else { continue };
+            self.end(&job).await?;
+        }
+        Ok(())
+    }
+
+    async fn end(&self, job: &Job) -> Result<()> {
+        job.send(Event::Drop);
+        // An error means that the task is gone already.
+        let _ = job.state.clone().wait_for(|s| s.phase == Phase::Dropped).await;
+        for input in self.inputs(job) {
+            input.remove_reader(job.object.id);
+        }
+        let plan = job.object.plan.as_ref();
+        let tables: Vec<_> = plan.into_iter().flat_map(|p| p.tables()).map(|t| t.id).collect();
+        let (store, id) = (self.engine.store.clone(), job.object.id);
+        let dropped = tokio::task::spawn_blocking(move || store.drop_tables(id, &tables)).await;
+        lock(&self.locks).remove(&id);
+        match dropped {
+            Ok(result) => Ok(result?),
+            // What is left is removed at the next start.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Adds a schema.
+    pub async fn create_schema(&self, name: &str) -> Result<()> {
+        let _ddl = self.ddl.lock().await;
+        if self.catalog().has_schema(name) {
+            return Err(MetaError::Exists { kind: "schema", name: name.into() });
+        }
+        self.store.insert_schema(name).await?;
+        self.shared.update_catalog(|c| c.insert_schema(name.into()));
+        Ok(())
+    }
+
+    /// Drops a schema that is empty.
+    pub async fn drop_schema(&self, name: &str) -> Result<()> {
+        let _ddl = self.ddl.lock().await;
+        let catalog = self.catalog();
+        if !catalog.has_schema(name) {
+            return Err(MetaError::NoSuchSchema(name.into()));
+        }
+        if catalog.objects().any(|o| o.schema == name) {
+            return Err(MetaError::HasDependants { name: name.into() });
+        }
+        self.store.delete_schema(name).await?;
+        self.shared.update_catalog(|c| c.remove_schema(name));
+        Ok(())
+    }
+
+    /// Writes the changes of one statement, or transaction, to a table: all in one epoch. Returns it when it is durable.
+    pub async fn dml(&self, table: JobId, chunks: Vec<Chunk>) -> Result<Epoch> {
+        let job = self.shared.jobs().get(&table).cloned().ok_or(MetaError::NotATable(table))?;
+        if job.object.kind != ObjectKind::Table {
+            return Err(MetaError::NotATable(table));
+        }
+        let (sender, receiver) = oneshot::channel();
+        let statement = Statement { chunks, epoch: sender };
+        job.events.send(ShellEvent::Dml(statement)).map_err(|_| MetaError::Dropped(table))?;
+        let epoch = receiver.await.map_err(|_| MetaError::WriteLost)?;
+        let mut state = job.state.clone();
+        let ended = |s: &job::JobState| s.frontier >= epoch || s.has_lost(epoch) || s.phase == Phase::Dropped;
+        let end = state.wait_for(ended).await.map_err(|_| MetaError::Dropped(table))?;
+        match end.frontier >= epoch && !end.has_lost(epoch) {
+            true => Ok(epoch),
+            false => Err(MetaError::WriteLost),
+        }
+    }
+
+    /// Waits for its turn to write to a table.
+    pub async fn lock_dml(&self, table: JobId, exclusive: bool) -> DmlGuard {
+        let table_lock = lock(&self.locks).entry(table).or_default().clone();
+        if exclusive {
+            DmlGuard::Exclusive(table_lock.write_owned().await)
+        } else {
+            DmlGuard::Shared(table_lock.read_owned().await)
+        }
+    }
+
+    /// Everything written before this call is durable, and visible in every view that can be queried and does not fail.
+    /// Returns the epoch that all have reached.
+    pub async fn flush(&self) -> Result<Epoch> {
+        let epoch = self.clock.fresh().await;
+        for job in self.all_jobs() {
+            let mut state = job.state.clone();
+            let done = |s: &job::JobState| {
+                s.frontier >= epoch || !s.created || matches!(s.phase, Phase::Failing | Phase::Stopped | Phase::Dropped)
+            };
+            match tokio::time::timeout(self.wait_timeout, state.wait_for(done)).await {
+                Ok(_) => {}
+                Err(_) => return Err(self.behind(&job, epoch)),
+            }
+        }
+        Ok(epoch)
+    }
+
+    /// Waits until jobs have reached an epoch and can be queried.
+    pub async fn wait_for(&self, jobs: &[JobId], epoch: Epoch) -> Result<()> {
+        for id in jobs {
+            let Some(job) = self.shared.jobs().get(id).cloned() else { continue };
+            if !job.now().created {
+                return Err(MetaError::NotCreated { name: job.object.name.clone() });
+            }
+            let mut state = job.state.clone();
+            let reached = state.wait_for(|s| s.frontier >= epoch || s.phase == Phase::Dropped);
+            match tokio::time::timeout(self.wait_timeout, reached).await {
+                Ok(_) => {}
+                Err(_) => return Err(self.behind(&job, epoch)),
+            }
+        }
+        Ok(())
+    }
+
+    fn behind(&self, job: &Job, epoch: Epoch) -> MetaError {
+        let why = job.now().last_error.map_or_else(String::new, |e| format!("; its last error: {e}"));
+        MetaError::Behind { name: job.object.name.clone(), epoch, seconds: self.wait_timeout.as_secs(), why }
+    }
+
+    /// Waits until every creation has ended, well or badly.
+    pub async fn wait_created(&self) -> Result<()> {
+        for job in self.all_jobs() {
+            let ended = |s: &job::JobState| s.created || matches!(s.phase, Phase::Dropped | Phase::Stopped);
+            let _ = job.state.clone().wait_for(ended).await;
+        }
+        Ok(())
+    }
+
+    /// Changes the limits of a job, in rows per second; `None` lifts one.
+    pub fn set_backfill_rate_limit(&self, id: JobId, rows_per_s: Option<u64>) -> Result<()> {
+        let job = self.shared.jobs().get(&id).cloned().ok_or(MetaError::NoSuchObject(id))?;
+        job.backfill_limit.set(rows_per_s);
+        Ok(())
+    }
+
+    /// Likewise for what its sources may give.
+    pub fn set_source_rate_limit(&self, id: JobId, rows_per_s: Option<u64>) -> Result<()> {
+        let job = self.shared.jobs().get(&id).cloned().ok_or(MetaError::NoSuchObject(id))?;
+        job.source_limit.set(rows_per_s);
+        Ok(())
+    }
+
+    /// Every job, for system views.
+    pub fn jobs(&self) -> Vec<JobStatus> {
+        let status = |job: &Arc<Job>| JobStatus {
+            object: job.object.clone(),
+            state: job.now(),
+            stats: job.stats.clone(),
+            readers: job.offsets(),
+        };
+        self.all_jobs().iter().map(status).collect()
+    }
+
+    fn all_jobs(&self) -> Vec<Arc<Job>> {
+        self.shared.jobs().values().cloned().collect()
+    }
+}
+
+/// Drops a half-made object when the one who waited for it went away.
+struct UndoCreation {
+    meta: Arc<Meta>,
+    id: Option<JobId>,
+}
+
+impl Drop for UndoCreation {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            let meta = self.meta.clone();
+            tokio::spawn(async move {
+                if let Err(error) = meta.drop_objects(&[id]).await {
+                    tracing::warn!(%id, %error, "undo a cancelled creation");
+                }
+            });
+        }
+    }
+}
+
+fn start_clock(engine: &Engine, shared: &Arc<Shared>, interval: Duration) -> Result<EpochClock> {
+    let last = engine.store.max_frontier()?;
+    let ticked = Arc::downgrade(shared);
+    Ok(EpochClock::start(last, interval, move |epoch| {
+        let Some(shared) = ticked.upgrade() else { return };
+        for job in shared.jobs().values() {
+            job.send(Event::Tick { epoch });
+        }
+    }))
+}
+
+/// Removes from every change log what all its readers have committed.
+async fn truncate_logs(store: Arc<Store>, shared: std::sync::Weak<Shared>) {
+    let mut truncated: BTreeMap<JobId, Epoch> = BTreeMap::new();
+    loop {
+        tokio::time::sleep(TRUNCATION_INTERVAL).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let jobs: Vec<_> = shared.jobs().values().cloned().collect();
+        drop(shared);
+        for job in jobs {
+            let relation = job.object.plan.as_ref().and_then(|p| p.relation.as_ref());
+            let (Some(table), Some(read)) = (relation, job.offsets().into_values().min()) else { continue };
+            let done = truncated.entry(job.object.id).or_default();
+            if read > *done && job.now().changed > *done {
+                let (store, table) = (store.clone(), table.id);
+                let result = tokio::task::spawn_blocking(move || store.truncate_log(table, read)).await;
+                match result {
+                    Ok(Ok(())) => *done = read,
+                    Ok(Err(error)) => tracing::warn!(job = %job.object.id, %error, "truncate change log"),
+                    Err(error) => tracing::warn!(job = %job.object.id, %error, "truncate change log"),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The `weir` binary: wires storage, engine, meta and frontend into one process.
+
+mod config;
+mod data_dir;
+mod http;
+mod memory;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
+use weir_meta::{Meta, MetaOptions};
+use weir_storage::{MemoryLimit, Store, StoreOptions};
+use weir_stream::job::Engine;
+
+use crate::config::{Cli, Command, Config};
+use crate::data_dir::DataDir;
+
+fn main() -> std::process::ExitCode {
+    let cli = Cli::parse();
+    let result = Config::load(&cli).and_then(|config| match cli.command {
+        None | Some(Command::Serve) => serve(config),
+    });
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weir: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(config: Config) -> Result<()> {
+    init_log(&config)?;
+    let _failpoints = fail::FailScenario::setup();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("weir")
+        .build()
+        .context("start the async runtime")?;
+    let result = runtime.block_on(run(config));
+    // Blocking work that is still under way has nothing to do with what was acknowledged.
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    result
+}
+
+fn init_log(config: &Config) -> Result<()> {
+    let filter = EnvFilter::try_new(&config.log).with_context(|| format!("log filter `{}`", config.log))?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if config.log_json { log.json().init() } else { log.init() }
+    Ok(())
+}
+
+async fn run(config: Config) -> Result<()> {
+    let listen = |address: String| async move {
+        let listener = TcpListener::bind(&address).await;
+        listener.with_context(|| format!("listen on {address}: is another server running there?"))
+    };
+    let sql = listen(config.listen.clone()).await?;
+    let http = listen(config.http_listen.clone()).await?;
+    let dir = DataDir::open(&config.data_dir)?;
+    let limit = config.memory_limit.unwrap_or_else(memory::default_limit);
+    let store = Store::open(&dir.store(), store_options(limit)).context("open the state store")?;
+    let engine = Engine { store, memory: Arc::new(MemoryLimit::new(limit / 2)) };
+    let options = MetaOptions {
+        meta_store: config.meta_store.clone().unwrap_or_else(|| dir.meta_store_url()),
+        barrier_interval: Duration::from_millis(config.barrier_interval_ms),
+        wait_timeout: Duration::from_secs(config.wait_timeout_s),
+    };
+    let meta = Meta::open(options, engine).await.context("start the meta service")?;
+
+    let (stop, stopped) = watch::channel(false);
+    let until_stopped = |mut stopped: watch::Receiver<bool>| async move {
+        // The sender lives until the end of this function.
+        let _ = stopped.wait_for(|stop| *stop).await;
+    };
+    let http = tokio::spawn(http::serve(meta.clone(), http, until_stopped(stopped.clone())));
+    let sql_address = sql.local_addr().context("address of the SQL listener")?;
+    let serving = tokio::spawn(weir_frontend::pg::serve(meta.clone(), sql, until_stopped(stopped)));
+    tracing::info!(%sql_address, data_dir = %config.data_dir.display(), memory_limit = limit, "ready");
+
+    wait_for_signal().await?;
+    tracing::info!("stopping");
+    stop.send_replace(true);
+    let (sql_ended, http_ended) = tokio::join!(serving, http);
+    sql_ended.context("SQL server")?.context("SQL server")?;
+    http_ended.context("HTTP server")?.context("HTTP server")?;
+    Ok(())
+}
+
+/// A third of the memory limit goes to RocksDB and the change-log tails; the rest is for operators and queries.
+fn store_options(limit: usize) -> StoreOptions {
+    StoreOptions { block_cache_bytes: limit / 5, tail_bytes: limit / 10, sync: true }
+}
+
+async fn wait_for_signal() -> Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
