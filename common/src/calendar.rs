@@ -168,8 +168,8 @@ mod tests {
             assert_eq!(civil.to_days(), days);
             let week = expected.iso_week();
             assert_eq!(civil.iso_week(), (week.year().into(), week.week().into()));
-            assert_eq!(iso_weekday(days), expected.weekday().number_from_monday().into());
-            assert_eq!(civil.day_of_year(), expected.ordinal().into());
+            assert_eq!(iso_weekday(days), i64::from(expected.weekday().number_from_monday()));
+            assert_eq!(civil.day_of_year(), i64::from(expected.ordinal()));
         }
     }
 

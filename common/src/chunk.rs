@@ -143,6 +143,8 @@ impl Chunk {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use arrow::array::Int32Array;
     use arrow::datatypes::{DataType, Field, Schema};
 

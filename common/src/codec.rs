@@ -1,5 +1,8 @@
 //! What the encodings of keys and of rows have in common: fixed-width values as bytes, and reading bytes off a row.
 
+#[cfg(test)]
+pub(crate) mod test_arrays;
+
 use arrow::array::{Array, ArrayData, ArrayRef, AsArray, NullBufferBuilder, make_array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::compute;
@@ -290,20 +293,24 @@ impl Values {
 }
 
 /// Takes `n` bytes off the front of a row.
+#[inline]
 pub(crate) fn take<'a>(row: &mut &'a [u8], n: usize, what: &'static str) -> Result<&'a [u8], CodecError> {
-    let (head, rest) = row.split_at_checked(n).ok_or(CodecError::Truncated { what })?;
+    // Errors are built only where they are returned: these are the innermost steps of decoding.
+    let Some((head, rest)) = row.split_at_checked(n) else { return Err(CodecError::Truncated { what }) };
     *row = rest;
     Ok(head)
 }
 
 /// Takes one byte off the front of a row.
+#[inline]
 pub(crate) fn take_byte(row: &mut &[u8], what: &'static str) -> Result<u8, CodecError> {
-    let (first, rest) = row.split_first().ok_or(CodecError::Truncated { what })?;
+    let Some((first, rest)) = row.split_first() else { return Err(CodecError::Truncated { what }) };
     *row = rest;
     Ok(*first)
 }
 
 /// Takes a value of fixed width off the front of a row.
+#[inline]
 pub(crate) fn take_fixed<T: Fixed>(row: &mut &[u8], what: &'static str) -> Result<T::Bytes, CodecError> {
     let mut bytes = T::Bytes::default();
     bytes.as_mut().copy_from_slice(take(row, width::<T>(), what)?);

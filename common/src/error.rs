@@ -76,3 +76,23 @@ pub enum CodecError {
     #[error("build columns from rows: {0}")]
     Arrow(#[from] arrow::error::ArrowError),
 }
+
+/// A value that a type or function refuses, as PostgreSQL reports it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct ValueError {
+    pub state: SqlState,
+    pub message: String,
+}
+
+impl ValueError {
+    /// With this SQLSTATE.
+    pub fn new(state: SqlState, message: impl Into<String>) -> ValueError {
+        ValueError { state, message: message.into() }
+    }
+
+    /// Text that cannot be read as a value of this type.
+    pub fn syntax(sql_type: &str, text: &str) -> ValueError {
+        ValueError::new(SqlState::INVALID_TEXT, format!("invalid input syntax for type {sql_type}: \"{text}\""))
+    }
+}

@@ -5,20 +5,10 @@ use std::path::PathBuf;
 
 use arrow::error::ArrowError;
 use thiserror::Error;
+use weir_common::Remedy;
 
 /// `Result` of this crate.
 pub type Result<T> = std::result::Result<T, ConnectorError>;
-
-/// What the caller does about an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remedy {
-    /// Tell the user: the definition is wrong, and trying again changes nothing.
-    Reject,
-    /// The outside world is not as it should be, which may pass: the job restarts at its frontier.
-    Retry,
-    /// What was persisted cannot be understood: the job stays down and says so.
-    Stop,
-}
 
 /// An error of a connector. A record that cannot be read is not one, see [`crate::BadRecord`].
 #[derive(Debug, Error)]

@@ -22,8 +22,7 @@ pub mod files;
 pub mod nexmark;
 mod options;
 mod source;
-mod text;
 
 pub use connect::{open, reads_by_position, validate};
-pub use error::{ConnectorError, Remedy, Result};
+pub use error::{ConnectorError, Result};
 pub use source::{BadRecord, Source, SourceBatch, SplitId, SplitReader};

@@ -194,6 +194,45 @@ impl From<ArrowError> for SqlError {
     }
 }
 
+impl From<weir_meta::MetaError> for SqlError {
+    fn from(error: weir_meta::MetaError) -> SqlError {
+        SqlError::new(error.sql_state(), error.to_string())
+    }
+}
+
+impl From<weir_storage::StorageError> for SqlError {
+    fn from(error: weir_storage::StorageError) -> SqlError {
+        SqlError::internal(with_causes(&error))
+    }
+}
+
+impl From<weir_common::error::ValueError> for SqlError {
+    fn from(error: weir_common::error::ValueError) -> SqlError {
+        SqlError::new(error.state, error.message)
+    }
+}
+
+impl From<weir_connector::ConnectorError> for SqlError {
+    fn from(error: weir_connector::ConnectorError) -> SqlError {
+        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, with_causes(&error))
+    }
+}
+
+/// An error and what it comes from, where its text does not say so already.
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
 fn from_datafusion(error: &DataFusionError) -> SqlError {
     match error {
         DataFusionError::ArrowError(error, _) => from_arrow(error),
@@ -235,6 +274,8 @@ fn from_datafusion(error: &DataFusionError) -> SqlError {
 fn from_external(error: &(dyn Error + Send + Sync + 'static)) -> SqlError {
     if let Some(error) = error.downcast_ref::<SqlError>() {
         error.clone()
+    } else if let Some(error) = error.downcast_ref::<weir_common::error::ValueError>() {
+        error.clone().into()
     } else if let Some(error) = error.downcast_ref::<DataFusionError>() {
         from_datafusion(error)
     } else if let Some(error) = error.downcast_ref::<ArrowError>() {

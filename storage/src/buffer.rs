@@ -6,32 +6,27 @@ use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use weir_common::Epoch;
 
 /// What a write costs in memory beside its bytes.
-const WRITE_OVERHEAD_BYTES: usize = 80;
+const WRITE_OVERHEAD_BYTES: usize = 100;
 
 /// The writes of one epoch to one table. Key: vnode and memcomparable key. Value: the row's, or `None` if deleted.
+///
+/// Keys and values are parts of the buffers that a whole chunk was encoded into: no allocation per row.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
-    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    writes: BTreeMap<Bytes, Option<Bytes>>,
     bytes: usize,
 }
 
 impl Buffer {
     /// The newest write of a key is the one that counts.
-    pub fn write(&mut self, key: &[u8], value: Option<&[u8]>) {
-        let value_bytes = value.map_or(0, <[u8]>::len);
-        match self.writes.get_mut(key) {
-            Some(old) => {
-                self.bytes = self.bytes - old.as_ref().map_or(0, Vec::len) + value_bytes;
-                *old = value.map(<[u8]>::to_vec);
-            }
-            None => {
-                self.bytes += key.len() + value_bytes + WRITE_OVERHEAD_BYTES;
-                self.writes.insert(key.to_vec(), value.map(<[u8]>::to_vec));
-            }
-        }
+    pub fn write(&mut self, key: Bytes, value: Option<Bytes>) {
+        // An older write of the key still counts, because the buffer that it is part of is still there.
+        self.bytes += key.len() + value.as_ref().map_or(0, Bytes::len) + WRITE_OVERHEAD_BYTES;
+        self.writes.insert(key, value);
     }
 
     /// Bytes that the writes take in memory.
@@ -46,11 +41,11 @@ impl Buffer {
 
     /// All writes in key order.
     pub fn iter(&self) -> impl Iterator<Item = Write<'_>> {
-        self.writes.iter().map(|(key, value)| (key.as_slice(), value.as_deref()))
+        self.writes.iter().map(|(key, value)| (&key[..], value.as_deref()))
     }
 
     fn range<'a>(&'a self, range: Range<'_>, reverse: bool) -> Box<dyn Iterator<Item = Write<'a>> + 'a> {
-        let writes = self.writes.range::<[u8], _>(range).map(|(key, value)| (key.as_slice(), value.as_deref()));
+        let writes = self.writes.range::<[u8], _>(range).map(|(key, value)| (&key[..], value.as_deref()));
         if reverse { Box::new(writes.rev()) } else { Box::new(writes) }
     }
 }

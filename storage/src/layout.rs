@@ -3,7 +3,7 @@
 //! ```text
 //! progress   'f' | job u32                ->  frontier u64
 //!            'l' | table u32 | epoch u64  ->  parts u32 | rows u64 | bytes u64, of the change log
-//!            't' | table u32              ->  epoch u64 up to which the change log is truncated
+//!            't' | table u32              ->  epoch u64, the last one that was dropped from the change log
 //! ```
 
 use weir_common::{Epoch, JobId, TableId, Vnode};

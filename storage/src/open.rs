@@ -22,8 +22,7 @@ const BLOB_BYTES_MIN: u64 = 4096;
 
 /// Opens the database, or makes a new one.
 pub(crate) fn open(path: &Path, options: &StoreOptions) -> Result<DB, StorageError> {
-    std::fs::create_dir_all(path)
-        .map_err(|source| StorageError::CreateDirectory { path: path.to_owned(), source })?;
+    std::fs::create_dir_all(path).map_err(|source| StorageError::CreateDirectory { path: path.to_owned(), source })?;
     let failed = |source| StorageError::Open { path: path.to_owned(), source };
     let general = general_options();
     if path.join("CURRENT").exists() {
@@ -90,6 +89,7 @@ fn general_options() -> Options {
     options.set_max_open_files(OPEN_FILES_MAX);
     options.set_max_background_jobs(std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)) as i32);
     options.set_bytes_per_sync(MIB as u64);
+    options.set_db_write_buffer_size(256 * MIB);
     options.set_max_total_wal_size(512 * MIB as u64);
     options.set_keep_log_file_num(4);
     options.set_max_log_file_size(16 * MIB);
@@ -118,7 +118,7 @@ fn family_options(name: &str, cache: &Cache) -> Options {
             options.set_max_write_buffer_number(4);
             options.set_target_file_size_base(64 * MIB as u64);
             options.set_max_bytes_for_level_base(256 * MIB as u64);
-            // Half of all lookups in a memtable are for keys that are not in it.
+            // New groups and join keys are looked up before they are there.
             options.set_memtable_whole_key_filtering(true);
             options.set_memtable_prefix_bloom_ratio(0.02);
         }

@@ -15,13 +15,13 @@
 //! ascending order, get the numbers from 0 on, in [`KeySlots::retain`] and by [`retain`] in every column. When memory is
 //! short, [`KeySlots::survivors`] names those used most recently. [`MemoryShare`] accounts for what is held.
 
+use std::hash::BuildHasher;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use hashbrown::{DefaultHashBuilder, HashTable};
-use std::hash::BuildHasher;
 use weir_common::row::ByteRows;
 use weir_storage::{MemoryLimit, ScanRange, StateTable};
 
@@ -261,9 +261,24 @@ impl CachedTable {
         self.slots.bytes()
     }
 
+    /// Whether the actor's part of the table has no row.
     async fn is_empty(&self) -> Result<bool> {
-        let all = ScanRange { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false, limit: 1 };
-        Ok(self.table.scan(&[all]).await?.rows.num_rows() == 0)
+        let mut ranges: Vec<(u16, u16)> = Vec::new();
+        for vnode in self.table.vnodes().iter().map(|v| u16::from(v.0)) {
+            match ranges.last_mut() {
+                Some((_, end)) if *end == vnode => *end += 1,
+                _ => ranges.push((vnode, vnode + 1)),
+            }
+        }
+        let bytes = |vnode: u16| vnode.to_be_bytes().to_vec();
+        let range = |(start, end)| ScanRange {
+            start: Bound::Included(bytes(start)),
+            end: Bound::Excluded(bytes(end)),
+            reverse: false,
+            limit: 1,
+        };
+        let ranges: Vec<ScanRange> = ranges.into_iter().map(range).collect();
+        Ok(self.table.scan(&ranges).await?.rows.num_rows() == 0)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use arrow::array::UInt32Array;
 use tokio::sync::mpsc;
-use weir_common::key::vnodes_of;
+
 use weir_common::plan::Distribution;
-use weir_common::{Chunk, VnodeSet};
+use weir_common::{Chunk, Vnode, VnodeSet};
 
 use crate::Result;
 use crate::error::StreamError;
@@ -28,9 +28,8 @@ impl Dispatcher {
             Distribution::Hash(columns) => columns.clone(),
         };
         assert!(targets.len() == 1 || !columns.is_empty(), "an exchange to several actors needs hash columns");
-        let owner = weir_common::Vnode::all()
-            .map(|v| owned.iter().position(|o| o.contains(v)).expect("every vnode has an owner"))
-            .collect();
+        let owner =
+            Vnode::all().map(|v| owned.iter().position(|o| o.contains(v)).expect("every vnode has an owner")).collect();
         Dispatcher { targets, columns, owner }
     }
 
@@ -39,7 +38,7 @@ impl Dispatcher {
         if self.targets.len() == 1 {
             return send(&self.targets[0], Message::Chunk(chunk)).await;
         }
-        let vnodes = vnodes_of(&chunk.columns(&self.columns), chunk.len())?;
+        let vnodes = Vnode::of_columns(&chunk.columns(&self.columns), chunk.len())?;
         let mut rows: Vec<Vec<u32>> = vec![Vec::new(); self.targets.len()];
         for (row, vnode) in vnodes.iter().enumerate() {
             rows[self.owner[vnode.0 as usize]].push(row as u32);

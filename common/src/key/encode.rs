@@ -151,7 +151,9 @@ fn lists(lists: &ListArray) -> Result<ByteRows, CodecError> {
 
 /// How many bytes of a text are escaped.
 fn escapes(text: &[u8]) -> usize {
-    text.iter().filter(|byte| **byte <= ESCAPE).count()
+    // Counted in bytes as far as they hold, which vectorizes best.
+    let count = |bytes: &[u8]| bytes.iter().map(|byte| (*byte <= ESCAPE) as u8).sum::<u8>() as usize;
+    text.chunks(u8::MAX as usize).map(count).sum()
 }
 
 /// Writes a text, escaped, and its end. Returns how many bytes were written.

@@ -1,5 +1,7 @@
 //! Many byte strings in one buffer.
 
+use bytes::Bytes;
+
 /// Byte strings of varying length, kept one after the other in one buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ByteRows {
@@ -29,6 +31,7 @@ impl ByteRows {
     }
 
     /// Appends a string.
+    #[inline]
     pub fn push(&mut self, row: &[u8]) {
         self.data.extend_from_slice(row);
         self.ends.push(self.data.len());
@@ -41,11 +44,13 @@ impl ByteRows {
     }
 
     /// How many strings there are.
+    #[inline]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
     /// Whether there is no string.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -56,9 +61,17 @@ impl ByteRows {
     }
 
     /// String `i`.
+    #[inline]
     pub fn get(&self, i: usize) -> &[u8] {
         let start = if i == 0 { 0 } else { self.ends[i - 1] };
         &self.data[start..self.ends[i]]
+    }
+
+    /// All strings in order, each a part of the one buffer, which stays as long as any of them.
+    pub fn into_shared(self) -> impl ExactSizeIterator<Item = Bytes> {
+        let data = Bytes::from(self.data);
+        let mut start = 0;
+        self.ends.into_iter().map(move |end| data.slice(std::mem::replace(&mut start, end)..end))
     }
 
     /// All strings in order.
@@ -88,6 +101,7 @@ mod tests {
         assert_eq!((rows.len(), rows.bytes(), rows.get(1)), (3, 5, &b""[..]));
         assert_eq!(rows.iter().collect::<Vec<_>>(), [&b"ab"[..], b"", b"cde"]);
         assert_eq!(rows.iter().collect::<ByteRows>(), rows);
+        assert_eq!(rows.clone().into_shared().collect::<Vec<_>>(), [&b"ab"[..], b"", b"cde"]);
         assert!(ByteRows::new().is_empty());
     }
 }

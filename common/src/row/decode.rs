@@ -233,14 +233,15 @@ fn take_trimmed<T: Fixed>(values: &mut &[u8]) -> Result<T::Bytes, CodecError> {
     let negative = given.last().is_some_and(|last| last & 0x80 != 0);
     let mut bytes = T::Bytes::default();
     let all = bytes.as_mut();
-    let (low, high) = all
-        .split_at_mut_checked(given.len())
-        .ok_or(CodecError::InvalidByte { what: "length of a decimal", byte: length })?;
+    let Some((low, high)) = all.split_at_mut_checked(given.len()) else {
+        return Err(CodecError::InvalidByte { what: "length of a decimal", byte: length });
+    };
     low.copy_from_slice(given);
     high.fill(if negative { 0xff } else { 0 });
     Ok(bytes)
 }
 
+#[inline]
 fn take_varint(bytes: &mut &[u8]) -> Result<usize, CodecError> {
     let mut n = 0usize;
     for shift in (0..usize::BITS).step_by(7) {

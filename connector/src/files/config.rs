@@ -35,6 +35,8 @@ pub enum Encode {
 pub struct FilesConfig {
     pub(super) directory: Directory,
     pub(super) encode: Encode,
+    /// The option that names the directory.
+    option: &'static str,
 }
 
 impl FilesConfig {
@@ -64,7 +66,8 @@ impl FilesConfig {
                 return Err(options.invalid(option, "it is for ENCODE CSV"));
             }
         }
-        Ok(FilesConfig { directory, encode })
+        let option = if options.get(ROOT).is_some() { ROOT } else { PATH };
+        Ok(FilesConfig { directory, encode, option })
     }
 
     pub(crate) fn reads_by_position(&self) -> bool {
@@ -79,6 +82,11 @@ impl FilesConfig {
     /// Compares the columns with those of the first file, or takes them from there. When there is no file yet, declared
     /// columns are believed.
     pub(crate) fn validate(&self, columns: Option<&SchemaRef>) -> Result<SchemaRef> {
+        if !self.directory.root.is_dir() {
+            let (option, value) = (self.option.to_owned(), self.directory.root.display().to_string());
+            let expected = "it is not a directory that can be read";
+            return Err(ConnectorError::InvalidOption { option, value, expected });
+        }
         let first = self.directory.list()?.into_iter().next();
         let Some(columns) = columns else {
             let unknown = |reason| ConnectorError::ColumnsUnknown { reason };

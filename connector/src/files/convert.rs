@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use arrow::error::ArrowError;
 use weir_common::types::{NUMERIC_PRECISION, NUMERIC_SCALE, SqlType};
 
-use crate::column::{Column, misfit};
+use crate::column::Column;
 
 /// What is done to a column of the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,16 +24,17 @@ pub enum Conversion {
 impl Conversion {
     /// From a type of a file to a declared one, if no value changes its meaning on the way.
     pub fn between(file: &DataType, declared: &DataType) -> Option<Conversion> {
+        if has_jsonb(declared) {
+            // Whatever it is in the file, it is not known to be in the normal form.
+            return (*declared == DataType::LargeUtf8 && is_text(file)).then_some(Conversion::Parse);
+        }
         if file == declared {
             return Some(Conversion::Keep);
         }
         let cast = match (file, declared) {
-            (DataType::Dictionary(_, value), _) if !is_string(declared) && is_string(value) => {
-                return Some(Conversion::Parse);
-            }
+            (_, DataType::Utf8) if is_text(file) => true,
+            _ if is_text(file) => return Column::new(declared).map(|_| Conversion::Parse),
             (DataType::Dictionary(_, value), _) => Conversion::between(value, declared).is_some(),
-            (_, DataType::Utf8) if is_string(file) => true,
-            _ if is_string(file) => return Column::new(declared).map(|_| Conversion::Parse),
             (_, DataType::Int16 | DataType::Int32 | DataType::Int64) => file.is_integer(),
             (_, DataType::Float32) => matches!(file, DataType::Float16),
             (_, DataType::Float64) => file.is_integer() || file.is_floating() || is_decimal(file),
@@ -74,7 +75,7 @@ impl Conversion {
             if converted.is_null(row) && column.is_valid(row) {
                 *bad = Some(format!("column `{}`: the value does not fit {}", field.name(), type_name(field.data_type())));
             } else if converted.is_null(row) && !field.is_nullable() {
-                *bad = Some(format!("column `{}`: NULL, but the column is NOT NULL", field.name()));
+                *bad = Some(format!("column `{}`: NULL, which the column forbids", field.name()));
             }
         }
         Ok(converted)
@@ -87,15 +88,15 @@ fn parse(field: &Field, strings: &ArrayRef, bad: &mut [Option<String>]) -> Resul
     let mut column = Column::new(field.data_type()).ok_or_else(unsupported)?;
     let strings: &StringArray = strings.as_string();
     for (text, bad) in strings.iter().zip(bad) {
-        let (value, outcome) = match text {
-            Some(text) => (format!("'{text}'"), column.push_text(text)),
+        let outcome = match text {
+            Some(text) => column.push_text(text),
             None => {
                 column.push_null();
-                ("NULL".into(), if field.is_nullable() { Ok(()) } else { Err("the column is NOT NULL") })
+                if field.is_nullable() { Ok(()) } else { Err("NULL, which the column forbids".into()) }
             }
         };
-        if let (Err(reason), None) = (outcome, &bad) {
-            *bad = Some(misfit(field.name(), field.data_type(), &value, reason));
+        if let (Err(misfit), None) = (outcome, &bad) {
+            *bad = Some(format!("column `{}`: {misfit}", field.name()));
         }
     }
     column.finish()
@@ -110,7 +111,7 @@ fn nested(file: &Field, declared: &Field) -> Option<Conversion> {
         | (DataType::Int16 | DataType::UInt16, DataType::Int32 | DataType::Int64)
         | (DataType::Int32 | DataType::UInt32, DataType::Int64)
         | (DataType::Float32, DataType::Float64) => true,
-        (_, DataType::Utf8) => is_string(file),
+        (_, DataType::Utf8) => is_text(file),
         (DataType::List(_) | DataType::LargeList(_) | DataType::Struct(_), _) => {
             Conversion::between(file, declared).is_some()
         }
@@ -127,8 +128,21 @@ fn list_item(data_type: &DataType) -> Option<&FieldRef> {
     }
 }
 
-fn is_string(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+fn is_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Dictionary(_, value) => is_text(value),
+        _ => false,
+    }
+}
+
+fn has_jsonb(declared: &DataType) -> bool {
+    match declared {
+        DataType::LargeUtf8 => true,
+        DataType::List(item) => has_jsonb(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|f| has_jsonb(f.data_type())),
+        _ => false,
+    }
 }
 
 fn is_decimal(data_type: &DataType) -> bool {
@@ -187,6 +201,9 @@ mod tests {
             (utc(TimeUnit::Microsecond), DataType::Timestamp(TimeUnit::Microsecond, None), None),
             (list(DataType::Int32), list(DataType::Int64), Some(Conversion::Cast)),
             (list(DataType::Int64), list(DataType::Int32), None),
+            (DataType::LargeUtf8, DataType::LargeUtf8, Some(Conversion::Parse)),
+            (list(DataType::LargeUtf8), list(DataType::LargeUtf8), None),
+            (DataType::Int32, DataType::LargeUtf8, None),
         ];
         for (file, declared, conversion) in cases {
             assert_eq!(Conversion::between(&file, &declared), conversion, "{file} to {declared}");

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::str;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 
-use super::records::{RecordFormat, line_end};
+use super::records::RecordFormat;
 use super::rows::{Cell, Rows};
 use crate::error::listed;
 
@@ -51,12 +51,12 @@ enum State {
 }
 
 impl CsvDialect {
-    /// The length of the first record with its line end, or `None` while it is not complete.
-    pub fn record_end(&self, bytes: &[u8]) -> Option<usize> {
+    /// The length of the first record with its line end, or `None` while it is not complete. `line` is the length of the
+    /// first line with its end.
+    pub fn record_end(&self, bytes: &[u8], line: usize) -> Option<usize> {
         // Most records have no quotes and end with their line.
-        let end = line_end(bytes)?;
-        if !bytes[..end].contains(&b'"') {
-            return Some(end);
+        if !bytes[..line].contains(&b'"') {
+            return Some(line);
         }
         let mut state = State::Start;
         for (i, byte) in bytes.iter().enumerate() {
@@ -126,7 +126,7 @@ impl Csv {
 }
 
 /// Where the columns stand in a header.
-pub fn places(schema: &SchemaRef, names: &[&str]) -> Result<Vec<usize>, String> {
+pub fn places(schema: &Schema, names: &[&str]) -> Result<Vec<usize>, String> {
     let place = |name: &str| {
         let exact = names.iter().position(|n| *n == name);
         exact.or_else(|| names.iter().position(|n| n.eq_ignore_ascii_case(name))).ok_or_else(|| {
@@ -149,8 +149,8 @@ impl RecordFormat for Csv {
         Ok(())
     }
 
-    fn record_end(&self, bytes: &[u8]) -> Option<usize> {
-        self.dialect.record_end(bytes)
+    fn record_end(&self, bytes: &[u8], line: usize) -> Option<usize> {
+        self.dialect.record_end(bytes, line)
     }
 
     fn push(&mut self, record: &[u8], rows: &mut Rows) -> Result<(), String> {
@@ -171,6 +171,7 @@ impl RecordFormat for Csv {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use super::super::records::line_end;
     use super::*;
 
     const DIALECT: CsvDialect = CsvDialect { delimiter: b',', header: true };
@@ -190,7 +191,8 @@ mod tests {
             ("\n", Some(1)),
         ];
         for (text, end) in cases {
-            assert_eq!(DIALECT.record_end(text.as_bytes()), end, "{text:?}");
+            let found = line_end(text.as_bytes()).and_then(|line| DIALECT.record_end(text.as_bytes(), line));
+            assert_eq!(found, end, "{text:?}");
         }
     }
 

@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use weir_common::json::Json;
+use weir_common::parse::{parse_date, parse_timestamp};
 
 use super::convert::declared_type;
 use super::csv::{CsvDialect, CsvField};
 use super::parquet::file_schema;
 use super::records::line_end;
-use crate::text;
 
 /// Bytes of the file that are looked at.
 const SAMPLE_BYTES: u64 = 1 << 20;
@@ -45,9 +45,9 @@ fn sample(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// The whole records at the start, as text.
-fn records(mut bytes: &[u8], end: impl Fn(&[u8]) -> Option<usize>) -> impl Iterator<Item = &str> {
+fn records(mut bytes: &[u8], end: impl Fn(&[u8], usize) -> Option<usize>) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
-        let (record, rest) = bytes.split_at(end(bytes)?);
+        let (record, rest) = bytes.split_at(end(bytes, line_end(bytes)?)?);
         bytes = rest;
         Some(str::from_utf8(record).unwrap_or_default().trim_end_matches(['\n', '\r']))
     })
@@ -65,7 +65,7 @@ pub fn parquet(path: &Path) -> Inferred {
 pub fn json(path: &Path) -> Inferred {
     let bytes = sample(path)?;
     let mut columns: Vec<(String, Option<DataType>)> = vec![];
-    for record in records(&bytes, line_end) {
+    for record in records(&bytes, |_, line| Some(line)) {
         let Ok(Json::Object(members)) = Json::parse(record) else { continue };
         for (key, value) in &members {
             let at = columns.iter().position(|(name, _)| name == key).unwrap_or_else(|| {
@@ -82,7 +82,7 @@ pub fn json(path: &Path) -> Inferred {
 /// The columns of a CSV file.
 pub fn csv(path: &Path, dialect: CsvDialect) -> Inferred {
     let bytes = sample(path)?;
-    let mut records = records(&bytes, |b| dialect.record_end(b));
+    let mut records = records(&bytes, |bytes, line| dialect.record_end(bytes, line));
     let header = records.next().ok_or("the file is empty")?;
     let header = dialect.fields(header)?;
     let name = |f: &CsvField<'_>| (f.text.trim().to_owned(), None);
@@ -139,14 +139,14 @@ fn csv_type(field: &CsvField<'_>) -> Option<DataType> {
         // A leading zero is of a code, not of a number.
         _ if text.parse::<i64>().is_ok() && (text.len() == 1 || !text.starts_with(['0', '+'])) => DataType::Int64,
         _ if text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '.'))
-            && text::parse_float64(text).is_ok()
+            && text.parse::<f64>().is_ok_and(f64::is_finite)
             && text.contains(['.', 'e', 'E']) =>
         {
             DataType::Float64
         }
         _ if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") => DataType::Boolean,
-        _ if text.len() == 10 && text.contains('-') && text::parse_date(text).is_ok() => DataType::Date32,
-        _ if text.len() > 10 && text.contains('-') && text::parse_timestamp(text).is_ok() && !has_zone(text) => {
+        _ if text.len() == 10 && text.contains('-') && parse_date(text).is_ok() => DataType::Date32,
+        _ if text.len() > 10 && text.contains('-') && parse_timestamp(text).is_ok() && !has_zone(text) => {
             DataType::Timestamp(TimeUnit::Microsecond, None)
         }
         _ => DataType::Utf8,

@@ -4,7 +4,7 @@ use std::str;
 
 use weir_common::json::Json;
 
-use super::records::{RecordFormat, line_end};
+use super::records::RecordFormat;
 use super::rows::{Cell, Rows};
 use crate::column::member;
 
@@ -12,8 +12,8 @@ use crate::column::member;
 pub struct JsonLines;
 
 impl RecordFormat for JsonLines {
-    fn record_end(&self, bytes: &[u8]) -> Option<usize> {
-        line_end(bytes)
+    fn record_end(&self, _bytes: &[u8], line: usize) -> Option<usize> {
+        Some(line)
     }
 
     fn push(&mut self, record: &[u8], rows: &mut Rows) -> Result<(), String> {

@@ -42,3 +42,6 @@ mod rows;
 mod watch;
 
 pub use config::FilesConfig;
+
+#[cfg(test)]
+mod tests;

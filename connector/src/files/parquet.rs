@@ -14,7 +14,7 @@ use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchR
 
 use super::convert::{self, Conversion};
 use super::csv::places;
-use super::watch::Complaints;
+use super::watch::{Complaints, Looks};
 use crate::error::{ConnectorError, Result};
 use crate::source::{BadRecord, SourceBatch, SplitReader};
 
@@ -27,6 +27,7 @@ pub struct ParquetReader {
     /// Rows read so far; the offset.
     rows: u64,
     state: State,
+    looks: Looks,
     complaints: Complaints,
 }
 
@@ -125,10 +126,20 @@ impl ParquetReader {
         let invalid = |offset: &str| ConnectorError::InvalidOffset { split: name.into(), offset: offset.into() };
         let rows = offset.map_or(Ok(0), |o| o.parse().map_err(|_| invalid(o)))?;
         let state = State::Closed { tried: None };
-        Ok(ParquetReader { name: name.to_owned(), path, schema, rows, state, complaints: Complaints::default() })
+        let (looks, complaints) = (Looks::default(), Complaints::default());
+        Ok(ParquetReader { name: name.to_owned(), path, schema, rows, state, looks, complaints })
     }
 
-    fn read(&mut self, max_rows: usize) -> Result<Option<SourceBatch>> {
+    /// For tests, which do not wait.
+    #[cfg(test)]
+    pub fn look_always(&mut self) {
+        self.looks = Looks::always();
+    }
+
+    pub(super) fn read(&mut self, max_rows: usize) -> Result<Option<SourceBatch>> {
+        if matches!(self.state, State::Closed { .. }) && !self.looks.due() {
+            return Ok(None);
+        }
         let outcome = self.read_file(max_rows);
         let (raw, outcome) = match outcome {
             Ok(raw) => (raw, Ok(())),

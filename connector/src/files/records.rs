@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::rows::Rows;
-use super::watch::Complaints;
+use super::watch::{Complaints, Looks};
 use crate::error::{ConnectorError, Result};
 use crate::source::{BadRecord, SourceBatch, SplitReader};
 
@@ -47,8 +47,9 @@ pub trait RecordFormat: Send {
         Ok(())
     }
 
-    /// The length of the first record with its line end, or `None` while it is not complete.
-    fn record_end(&self, bytes: &[u8]) -> Option<usize>;
+    /// The length of the first record with its line end, or `None` while it is not complete. `line` is the length of the
+    /// first line with its end.
+    fn record_end(&self, bytes: &[u8], line: usize) -> Option<usize>;
 
     /// Appends the row of a record, which has no line end; or tells what is wrong with it.
     fn push(&mut self, record: &[u8], rows: &mut Rows) -> std::result::Result<(), String>;
@@ -74,18 +75,24 @@ pub struct RecordReader<F> {
     buffer: Vec<u8>,
     /// How much of the buffer was read as records; cut off before more is read from the file.
     consumed: usize,
+    /// How many bytes after these have no line end.
+    searched: usize,
     /// Open only while there is more to read, so that many files can be watched.
     file: Option<File>,
     /// An unfinished last line: the end of the file, and since when it is there.
     tail: Option<(u64, Instant)>,
     quiet: Duration,
+    looks: Looks,
     complaints: Complaints,
 }
 
 /// What reading some bytes led to.
 enum Filled {
     More,
+    /// That was all, for now.
     End,
+    /// It is too early to look again.
+    Early,
 }
 
 impl<F: RecordFormat> RecordReader<F> {
@@ -102,9 +109,11 @@ impl<F: RecordFormat> RecordReader<F> {
             skipped: 0,
             buffer: vec![],
             consumed: 0,
+            searched: 0,
             file: None,
             tail: None,
             quiet: QUIET,
+            looks: Looks::default(),
             complaints: Complaints::default(),
         })
     }
@@ -130,8 +139,9 @@ impl<F: RecordFormat> RecordReader<F> {
             }
             match self.fill() {
                 Ok(Filled::More) => {}
+                Ok(Filled::Early) => return self.give(bad),
                 Ok(Filled::End) => {
-                    records += self.consume_tail(&mut bad);
+                    self.consume_tail(&mut bad);
                     break Ok(());
                 }
                 Err(e) => break Err(e.to_string()),
@@ -140,6 +150,11 @@ impl<F: RecordFormat> RecordReader<F> {
         if let Some(message) = self.complaints.news(outcome) {
             bad.push(BadRecord::new(message, b"", self.name.clone()));
         }
+        self.give(bad)
+    }
+
+    /// What was read.
+    fn give(&mut self, bad: Vec<BadRecord>) -> Result<Option<SourceBatch>> {
         let batch = self.rows.finish()?;
         // Blank lines alone are no reason for a batch, they will be read again.
         let news = batch.num_rows() > 0 || !bad.is_empty();
@@ -161,29 +176,28 @@ impl<F: RecordFormat> RecordReader<F> {
 
     /// The end of the first record of the buffer; one that is too long is skipped.
     fn record_end(&mut self) -> Option<usize> {
+        let searched = self.searched;
+        let line = line_end(&self.pending()[searched..]).map(|end| searched + end);
+        self.searched = line.map_or(self.pending().len(), |line| line - 1);
         if self.skipped > 0 {
-            let end = line_end(self.pending());
-            if end.is_none() {
-                self.skipped += self.pending().len() as u64;
-                self.consumed = self.buffer.len();
-            }
+            return line.or_else(|| self.skip(self.pending().len()));
+        }
+        let end = line.and_then(|line| self.format.record_end(self.pending(), line));
+        if end.is_some() || self.pending().len() < RECORD_BYTES_MAX {
             return end;
         }
-        let end = self.format.record_end(self.pending());
-        if end.is_none() && self.pending().len() >= RECORD_BYTES_MAX {
-            return self.skip();
+        match line {
+            Some(line) => self.skip(line).or(Some(0)),
+            None => self.skip(self.pending().len()),
         }
-        end
     }
 
-    /// Gives up on a record that is too long: its first line is skipped, as far as it is known.
-    fn skip(&mut self) -> Option<usize> {
-        let line = line_end(self.pending());
-        let length = line.unwrap_or(self.pending().len());
-        // From here on the line is not kept, until its end is found.
-        self.skipped = length as u64;
+    /// Gives up bytes of a record that is too long. The end of its line is not among them or the last of them.
+    fn skip(&mut self, length: usize) -> Option<usize> {
+        self.skipped += length as u64;
         self.consumed += length;
-        line.map(|_| 0)
+        self.searched = 0;
+        None
     }
 
     /// Reads the record of this length. Returns whether there was one: blank lines are none.
@@ -205,45 +219,47 @@ impl<F: RecordFormat> RecordReader<F> {
         self.offset += self.skipped + length as u64;
         self.consumed += length;
         self.skipped = 0;
+        self.searched = 0;
         outcome
     }
 
     /// At the end of the file: takes the rest of the buffer for a record, if it has been there for long enough.
-    fn consume_tail(&mut self, bad: &mut Vec<BadRecord>) -> usize {
+    fn consume_tail(&mut self, bad: &mut Vec<BadRecord>) {
         if self.pending().is_empty() || self.skipped > 0 || self.format.needs_head() {
             self.tail = None;
-            return 0;
+            return;
         }
         let end = self.end();
         match self.tail {
-            Some((seen, since)) if seen == end => {
-                if since.elapsed() < self.quiet {
-                    return 0;
-                }
-            }
+            Some((seen, since)) if seen == end && since.elapsed() >= self.quiet => self.tail = None,
+            Some((seen, _)) if seen == end => return,
             _ => {
                 self.tail = Some((end, Instant::now()));
-                return 0;
+                return;
             }
         }
-        self.tail = None;
         // A quote that is never closed makes all the rest one record: only its first line is given up.
         let all = self.pending().len();
         let first_line = line_end(self.pending()).unwrap_or(all);
         let length = if self.is_closed() { all } else { first_line };
-        usize::from(self.record(length, bad))
+        self.record(length, bad);
     }
 
     /// Whether the rest of the buffer is a record that lacks only its line end.
     fn is_closed(&self) -> bool {
         let bytes = [self.pending(), b"\n"].concat();
-        self.format.record_end(&bytes).is_some()
+        line_end(&bytes).and_then(|line| self.format.record_end(&bytes, line)).is_some()
     }
 
     /// Reads more of the file into the buffer.
     fn fill(&mut self) -> io::Result<Filled> {
-        if self.file.is_none() && !self.open()? {
-            return Ok(Filled::End);
+        if self.file.is_none() {
+            if !self.looks.due() {
+                return Ok(Filled::Early);
+            }
+            if !self.open()? {
+                return Ok(Filled::End);
+            }
         }
         let end = self.end();
         self.buffer.drain(..self.consumed);
@@ -265,6 +281,7 @@ impl<F: RecordFormat> RecordReader<F> {
         if length < self.end() {
             self.buffer.clear();
             self.consumed = 0;
+            self.searched = 0;
             self.skipped = 0;
             if length < self.offset {
                 let message = format!("the file has {length} bytes, of which {} were read already", self.offset);
@@ -287,7 +304,7 @@ impl<F: RecordFormat> RecordReader<F> {
         let mut head = vec![];
         let end = loop {
             let read = (&mut *file).take(READ_BYTES as u64).read_to_end(&mut head)?;
-            match self.format.record_end(&head) {
+            match line_end(&head).and_then(|line| self.format.record_end(&head, line)) {
                 Some(end) => break end,
                 None if read == 0 || head.len() >= RECORD_BYTES_MAX => return Ok(false),
                 None => {}
@@ -314,5 +331,178 @@ impl<F: RecordFormat> SplitReader for RecordReader<F> {
     /// A file may always grow.
     fn is_finished(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::fs::OpenOptions;
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use arrow::array::AsArray;
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::files::csv::{Csv, CsvDialect};
+    use crate::files::json::JsonLines;
+
+    const FILE: &str = "f";
+
+    fn columns() -> Arc<Schema> {
+        Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true), Field::new("b", DataType::Utf8, true)]))
+    }
+
+    fn write(directory: &TempDir, text: &str) {
+        let path = directory.path().join(FILE);
+        OpenOptions::new().create(true).append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    fn reader<F: RecordFormat>(directory: &TempDir, format: F, offset: Option<&str>) -> RecordReader<F> {
+        let rows = Rows::new(columns()).unwrap();
+        let mut reader = RecordReader::new(FILE, directory.path().join(FILE), format, rows, offset).unwrap();
+        reader.looks = Looks::always();
+        reader.quiet = Duration::ZERO;
+        reader
+    }
+
+    fn json(directory: &TempDir, offset: Option<&str>) -> RecordReader<JsonLines> {
+        reader(directory, JsonLines, offset)
+    }
+
+    fn csv(directory: &TempDir, offset: Option<&str>) -> RecordReader<Csv> {
+        reader(directory, Csv::new(CsvDialect { delimiter: b',', header: true }, columns()), offset)
+    }
+
+    /// Reads until there is nothing: rows as `a:b`, bad records as `!message`, `@offset` after each batch.
+    fn read(reader: &mut RecordReader<impl RecordFormat>, max_rows: usize) -> Vec<String> {
+        let mut out = vec![];
+        while let Some(batch) = reader.read(max_rows).unwrap() {
+            let (a, b) = (batch.batch.column(0), batch.batch.column(1));
+            let (a, b) = (a.as_primitive::<Int64Type>(), b.as_string::<i32>());
+            out.extend(a.iter().zip(b).map(|(a, b)| {
+                let a = a.map_or("-".to_owned(), |a| a.to_string());
+                format!("{a}:{}", b.unwrap_or("-"))
+            }));
+            out.extend(batch.bad.iter().map(|bad| format!("!{}", bad.message)));
+            out.push(format!("@{}", batch.offset));
+        }
+        out
+    }
+
+    #[test]
+    fn bad_records_are_skipped_and_told() {
+        let directory = TempDir::new().unwrap();
+        write(&directory, "\u{feff}{\"a\":1,\"b\":\"x\"}\r\n\n{\"a\":\"y\"}\n[1]\n{\"B\":\"z\",\"c\":[]}\n{\"a\":\n");
+        let mut reader = json(&directory, None);
+        let batch = reader.read(100).unwrap().unwrap();
+        assert_eq!(batch.batch.num_rows(), 2);
+        let bad: Vec<_> = batch.bad.iter().map(|b| (b.message.as_str(), b.raw.as_str(), b.position.as_str())).collect();
+        assert_eq!(bad.len(), 3);
+        assert_eq!(bad[0].1, "{\"a\":\"y\"}");
+        assert_eq!(bad[0].2, "f, byte 21");
+        assert!(bad[0].0.contains("column `a`"), "{}", bad[0].0);
+        assert_eq!(bad[1].0, "not a JSON object");
+        assert!(bad[2].0.starts_with("not JSON"), "{}", bad[2].0);
+        assert!(reader.read(100).unwrap().is_none());
+    }
+
+    #[test]
+    fn reading_from_any_offset_gives_the_rest() {
+        let directory = TempDir::new().unwrap();
+        let lines: String = (0..50).map(|i| if i % 7 == 3 { "?\n\n".into() } else { format!("{i},\"x\n{i}\"\n") }).collect();
+        write(&directory, &format!("a,b\n{}", lines.replace("?", "1,2,3")));
+        let whole = |out: Vec<String>| out.into_iter().filter(|l| !l.starts_with('@')).collect::<Vec<_>>();
+        let all = whole(read(&mut csv(&directory, None), 1_000));
+        assert_eq!(all.iter().filter(|l| l.starts_with('!')).count(), 7);
+        for size in [1, 3, 20] {
+            let mut given = vec![];
+            let mut first = csv(&directory, None);
+            while let Some(batch) = first.read(size).unwrap() {
+                assert!(batch.batch.num_rows() + batch.bad.len() <= size);
+                given.push((batch.batch, batch.offset));
+            }
+            for (i, (_, offset)) in given.iter().enumerate() {
+                let mut again = csv(&directory, Some(offset));
+                for (batch, offset) in &given[i + 1..] {
+                    let next = again.read(size).unwrap().unwrap();
+                    assert_eq!((&next.batch, &next.offset), (batch, offset));
+                }
+                assert!(again.read(size).unwrap().is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_grows_is_read_on() {
+        let directory = TempDir::new().unwrap();
+        write(&directory, "{\"a\":1}\n{\"a\"");
+        let mut reader = json(&directory, None);
+        reader.quiet = Duration::from_secs(1_000);
+        assert_eq!(read(&mut reader, 10), ["1:-", "@8"]);
+        assert!(read(&mut reader, 10).is_empty());
+        write(&directory, ":2}\n{\"a\":3}\n");
+        assert_eq!(read(&mut reader, 10), ["2:-", "3:-", "@24"]);
+        assert_eq!(read(&mut json(&directory, Some("8")), 10), ["2:-", "3:-", "@24"]);
+    }
+
+    #[test]
+    fn the_last_line_counts_once_it_stays_the_same() {
+        let directory = TempDir::new().unwrap();
+        write(&directory, "{\"a\":1}");
+        let mut reader = json(&directory, None);
+        assert!(reader.read(10).unwrap().is_none());
+        write(&directory, " ");
+        assert!(reader.read(10).unwrap().is_none());
+        assert_eq!(read(&mut reader, 10), ["1:-", "@8"]);
+        write(&directory, "\n{\"a\":2}\n");
+        assert_eq!(read(&mut reader, 10), ["2:-", "@17"]);
+    }
+
+    #[test]
+    fn a_quote_that_is_never_closed_costs_one_line() {
+        let directory = TempDir::new().unwrap();
+        write(&directory, "a,b\n1,\"x\n2,y\n3,z\n");
+        let mut reader = csv(&directory, None);
+        assert!(reader.read(10).unwrap().is_none());
+        assert_eq!(read(&mut reader, 10), ["!a quote is not closed", "@9", "2:y", "3:z", "@17"]);
+    }
+
+    #[test]
+    fn a_record_that_is_too_long_is_skipped() {
+        let directory = TempDir::new().unwrap();
+        let long = "x".repeat(RECORD_BYTES_MAX + READ_BYTES);
+        write(&directory, &format!("{{\"a\":1}}\n{{\"b\":\"{long}\"}}\n{{\"a\":2}}\n"));
+        let out = read(&mut json(&directory, None), 10);
+        assert_eq!(out.iter().filter(|l| !l.starts_with('@')).collect::<Vec<_>>(), ["1:-", "!longer than 16 MiB", "2:-"]);
+        assert_eq!(out, read(&mut json(&directory, None), 10));
+    }
+
+    #[test]
+    fn a_file_that_is_gone_or_shorter_is_told_once() {
+        let directory = TempDir::new().unwrap();
+        write(&directory, "{\"a\":1}\n");
+        let mut reader = json(&directory, None);
+        assert_eq!(read(&mut reader, 10), ["1:-", "@8"]);
+        std::fs::write(directory.path().join(FILE), "{}").unwrap();
+        assert_eq!(read(&mut reader, 10), ["!the file has 2 bytes, of which 8 were read already", "@8"]);
+        assert!(read(&mut reader, 10).is_empty());
+        std::fs::remove_file(directory.path().join(FILE)).unwrap();
+        let out = read(&mut reader, 10);
+        assert!(out[0].contains("No such file"), "{out:?}");
+        assert!(read(&mut reader, 10).is_empty());
+    }
+
+    #[test]
+    fn a_header_must_have_the_columns() {
+        let directory = TempDir::new().unwrap();
+        write(&directory, "x,A\n");
+        assert_eq!(read(&mut csv(&directory, None), 10), ["!the file has no column `b`; it has `x` and `A`", "@0"]);
+        std::fs::remove_file(directory.path().join(FILE)).unwrap();
+        write(&directory, "B, A ,x\nq,1,\n\"\",,\n,5\n");
+        assert_eq!(read(&mut csv(&directory, None), 10), ["1:q", "-:", "!2 fields instead of 3", "@21"]);
     }
 }

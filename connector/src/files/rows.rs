@@ -5,7 +5,7 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use weir_common::json::Json;
 
-use crate::column::{Column, misfit};
+use crate::column::Column;
 use crate::error::{ConnectorError, Result};
 
 /// A value of a record.
@@ -46,23 +46,15 @@ impl Rows {
     pub fn push<'a>(&mut self, cell: impl Fn(usize) -> Cell<'a>) -> std::result::Result<(), String> {
         let mut outcome = Ok(());
         for (i, (field, column)) in self.schema.fields().iter().zip(&mut self.columns).enumerate() {
-            let cell = cell(i);
-            let pushed = match &cell {
+            let pushed = match cell(i) {
                 Cell::Null | Cell::Json(Json::Null) => {
                     column.push_null();
-                    if field.is_nullable() { Ok(()) } else { Err("the column is NOT NULL") }
+                    if field.is_nullable() { Ok(()) } else { Err("NULL, which the column forbids".into()) }
                 }
                 Cell::Text(text) => column.push_text(text),
                 Cell::Json(json) => column.push_json(json),
             };
-            if let (Err(reason), Ok(())) = (pushed, &outcome) {
-                let value = match cell {
-                    Cell::Null => "NULL".into(),
-                    Cell::Text(text) => format!("'{text}'"),
-                    Cell::Json(json) => json.to_string(),
-                };
-                outcome = Err(misfit(field.name(), field.data_type(), &value, reason));
-            }
+            outcome = outcome.and(pushed.map_err(|misfit| format!("column `{}`: {misfit}", field.name())));
         }
         self.good.push(outcome.is_ok());
         outcome

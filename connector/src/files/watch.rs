@@ -1,5 +1,8 @@
 //! The files as splits, and what is told about a file that cannot be read.
 
+use std::time::{Duration, Instant};
+
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 
 use super::config::{Encode, FilesConfig};
@@ -10,7 +13,9 @@ use super::records::RecordReader;
 use super::rows::Rows;
 use crate::error::Result;
 use crate::source::{Source, SplitId, SplitReader};
-use arrow::datatypes::SchemaRef;
+
+/// How often a file is looked at that had nothing new.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// A directory that is watched.
 pub struct FilesSource {
@@ -57,5 +62,35 @@ impl Complaints {
         let news = message.clone().filter(|m| self.last.as_ref() != Some(m));
         self.last = message;
         news
+    }
+}
+
+/// When to look at a file again; many files may be watched.
+pub struct Looks {
+    every: Duration,
+    last: Option<Instant>,
+}
+
+impl Default for Looks {
+    fn default() -> Looks {
+        Looks { every: LOOK_EVERY, last: None }
+    }
+}
+
+impl Looks {
+    /// Whether it is time to look.
+    pub fn due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = self.last.is_none_or(|last| now.duration_since(last) >= self.every);
+        if due {
+            self.last = Some(now);
+        }
+        due
+    }
+
+    /// Always look: for tests, which do not wait.
+    #[cfg(test)]
+    pub fn always() -> Looks {
+        Looks { every: Duration::ZERO, last: None }
     }
 }

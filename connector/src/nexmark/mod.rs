@@ -32,3 +32,6 @@ mod sequence;
 mod strings;
 
 pub use config::NexmarkConfig;
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use weir_common::row::ByteRows;
 use weir_common::{Chunk, TableDef};
 use weir_storage::Snapshot;
 
-use super::keys::{full_keys, relation_keys};
+use super::keys::{key_columns, relation_keys};
 use crate::error::Result;
 
 /// What a block has done to the rows of a table, by key.
@@ -109,7 +109,7 @@ impl Overlay {
         if let Some(rows) = settled.as_ref() {
             return Ok(rows.clone());
         }
-        let keys = full_keys(def, |i| self.tentative.column(i))?;
+        let keys = snapshot.keys(def, &key_columns(def, |i| self.tentative.column(i)))?;
         let found = snapshot.get_many(def, &keys)?;
         let mask: BooleanArray = found.index.iter().map(|row| Some(row.is_none())).collect();
         let rows = filter_record_batch(&self.tentative, &mask)?;
@@ -126,7 +126,8 @@ pub(crate) fn existing(
     rows: &RecordBatch,
 ) -> Result<Vec<bool>> {
     let keys = relation_keys(def, |i| rows.column(i))?;
-    let found = snapshot.get_many(def, &full_keys(def, |i| rows.column(i))?)?;
+    let full_keys = snapshot.keys(def, &key_columns(def, |i| rows.column(i)))?;
+    let found = snapshot.get_many(def, &full_keys)?;
     let shown = overlay.map(|o| o.shown_keys(def)).transpose()?.unwrap_or_default();
     let is_there = |(key, committed): (&[u8], &Option<u32>)| {
         shown.contains(key) || committed.is_some() && !overlay.is_some_and(|o| o.hides(key))

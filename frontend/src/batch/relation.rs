@@ -16,6 +16,10 @@ use super::lookup;
 use super::overlay::SharedOverlay;
 use super::readers::ReadPoint;
 use super::scan::{RelationScan, Rows};
+use crate::error::SqlError;
+
+/// Relations with no more rows are read in one piece.
+const SMALL_ROWS: usize = 1024;
 
 /// Reads the rows of a table, materialized view or index.
 pub(super) struct RelationReader {
@@ -30,6 +34,17 @@ impl RelationReader {
     pub(super) fn new(object: Arc<Object>, def: TableDef, point: ReadPoint, overlay: SharedOverlay) -> RelationReader {
         let schema = crate::planner::relation_schema(&object);
         RelationReader { object, def: Arc::new(def), schema, point, overlay }
+    }
+
+    /// A small relation is read at once: going through its vnodes one by one would take longer.
+    async fn all_rows(&self) -> Result<Rows> {
+        let (snapshot, def) = (self.point.get()?, self.def.clone());
+        let read = tokio::task::spawn_blocking(move || snapshot.scan_table(&def, None, SMALL_ROWS)).await;
+        let read = read.map_err(|e| SqlError::internal(format!("read a relation: {e}")))?;
+        Ok(match read.map_err(SqlError::from)? {
+            (rows, None) => Rows::Read(rows),
+            (_, Some(_)) => Rows::All,
+        })
     }
 }
 
@@ -69,7 +84,7 @@ impl TableProvider for RelationReader {
         let schema = Arc::new(self.schema.project(&projection)?);
         let rows = match lookup::keys(&self.def, filters) {
             Some(keys) if !lookup::is_empty(&keys) => Rows::Keys(keys),
-            _ => Rows::All,
+            _ => self.all_rows().await?,
         };
         // A limit counts rows after filtering, so with filters it is not ours to apply.
         let limit = limit.filter(|_| filters.is_empty());

@@ -21,7 +21,6 @@ use tokio::sync::mpsc::Sender;
 use weir_common::{TableDef, Vnode, VnodeSet};
 use weir_storage::Snapshot;
 
-use super::keys::full_keys;
 use super::overlay::SharedOverlay;
 use super::readers::ReadPoint;
 use super::run::BATCH_ROWS;
@@ -37,6 +36,8 @@ pub(super) enum Rows {
     All,
     /// Those with these values of the key columns.
     Keys(Vec<ArrayRef>),
+    /// All, and these are they: so few that they were read while planning.
+    Read(RecordBatch),
 }
 
 /// Reads a relation.
@@ -87,7 +88,7 @@ impl fmt::Debug for RelationScan {
 impl DisplayAs for RelationScan {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.rows {
-            Rows::All => "RelationScan",
+            Rows::All | Rows::Read(_) => "RelationScan",
             Rows::Keys(_) => "RelationLookup",
         };
         write!(f, "{kind}: {}", self.name)?;
@@ -181,12 +182,14 @@ impl Part {
             }
             Rows::Keys(keys) => {
                 let def = self.scan.def.clone();
-                let column = |i: usize| {
-                    let at = def.key.iter().position(|k| k.column == i).unwrap_or(0);
-                    &keys[at]
-                };
-                let found = self.snapshot.get_many(&def, &full_keys(&def, column)?).map_err(external)?;
+                let keys = self.snapshot.keys(&def, &keys).map_err(external)?;
+                let found = self.snapshot.get_many(&def, &keys).map_err(external)?;
                 if let Err(Enough) = self.committed(found.rows)? {
+                    return Ok(Err(Enough));
+                }
+            }
+            Rows::Read(batch) => {
+                if let Err(Enough) = self.committed(batch)? {
                     return Ok(Err(Enough));
                 }
             }

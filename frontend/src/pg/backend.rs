@@ -1,13 +1,15 @@
 //! What the protocol asks of a session.
 //!
-//! [`Session`](crate::Session) is one; the tests of the protocol have another, which answers without a database.
+//! [`Session`] is one; the tests of the protocol have another, which answers without a database.
 
 use datafusion::scalar::ScalarValue;
 use weir_common::SqlType;
 use weir_common::text::TextFormat;
 
+use crate::Session;
 use crate::error::Result;
-use crate::session::{OutputColumn, Reply, TransactionStatus};
+use crate::session::{OutputColumn, Prepared, Reply, TransactionStatus};
+use crate::statement;
 
 /// A session, whose statements run one at a time. A future that is dropped is a statement that was cancelled.
 pub trait Backend: Send + Sync + 'static {
@@ -53,4 +55,53 @@ pub trait Backend: Send + Sync + 'static {
 
     /// How values are written as text.
     fn text_format(&self) -> TextFormat;
+}
+
+impl Backend for Session {
+    type Statement = statement::Statement;
+    type Prepared = Prepared;
+
+    fn parse(&self, sql: &str) -> Result<Vec<statement::Statement>> {
+        Session::parse(self, sql)
+    }
+
+    fn run(&self, statement: &statement::Statement) -> impl Future<Output = Result<Reply>> + Send {
+        Session::run(self, statement)
+    }
+
+    fn prepare(
+        &self,
+        statement: statement::Statement,
+        declared: &[Option<SqlType>],
+    ) -> impl Future<Output = Result<Prepared>> + Send {
+        Session::prepare(self, statement, declared)
+    }
+
+    fn execute(&self, prepared: &Prepared, parameters: Vec<ScalarValue>) -> impl Future<Output = Result<Reply>> + Send {
+        Session::execute(self, prepared, parameters)
+    }
+
+    fn parameters(prepared: &Prepared) -> &[SqlType] {
+        &prepared.params
+    }
+
+    fn columns(prepared: &Prepared) -> Option<&[OutputColumn]> {
+        prepared.columns.as_deref()
+    }
+
+    fn status(&self) -> TransactionStatus {
+        Session::status(self)
+    }
+
+    fn abort(&self) {
+        Session::abort(self);
+    }
+
+    fn parameter_statuses(&self) -> Vec<(&'static str, String)> {
+        Session::parameter_statuses(self)
+    }
+
+    fn text_format(&self) -> TextFormat {
+        Session::text_format(self)
+    }
 }

@@ -20,6 +20,7 @@ use futures::FutureExt;
 use pgwire::messages::response::{self, CommandComplete, EmptyQueryResponse, ReadyForQuery};
 use pgwire::messages::startup::{BackendKeyData, ParameterStatus, SecretKey};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
+use tracing::debug;
 
 use super::backend::Backend;
 use super::cancel::{Registration, Signals};
@@ -68,8 +69,12 @@ impl<B: Backend> Connection<B> {
             Ok(())
         };
         let last = match outcome.await {
-            Ok(()) | Err(Failure::Io(_)) => None,
+            Ok(()) => None,
             Err(Failure::Sql(error)) => Some(error),
+            Err(Failure::Io(error)) => {
+                debug!(%error, "a client has gone");
+                None
+            }
         };
         self.wire.close(last).await;
     }
@@ -155,25 +160,30 @@ impl<B: Backend> Connection<B> {
                         self.complete(rows.tag(count))?;
                     }
                 }
-                reply => self.command(reply)?,
+                reply => self.command(reply).await?,
             }
         }
         Ok(())
     }
 
-    /// Tells of a statement that has no rows.
-    pub(super) fn command(&mut self, reply: Reply) -> Result<()> {
+    /// Tells of a statement that has no rows, or sends and takes them as data.
+    pub(super) async fn command(&mut self, reply: Reply) -> Result<(), Failure> {
         match reply {
             Reply::Command { tag, notices } => {
                 self.notices(&notices)?;
                 if matches!(tag.as_str(), "DISCARD ALL" | "DEALLOCATE ALL") {
                     self.statements.clear();
                 }
-                self.complete(tag)
+                self.complete(tag)?;
             }
-            Reply::Empty => self.wire.put(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new())),
-            Reply::Rows { .. } => Err(SqlError::internal("the statement returned rows that were not announced")),
+            Reply::Empty => self.wire.put(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new()))?,
+            Reply::CopyOut { columns, batches, options } => self.copy_out(&columns, options, batches).await?,
+            Reply::CopyIn { columns, options, target } => self.copy_in(&columns, options, target).await?,
+            Reply::Rows { .. } => {
+                return Err(SqlError::internal("the statement returned rows that were not announced").into());
+            }
         }
+        Ok(())
     }
 
     /// Tells that a statement is done.

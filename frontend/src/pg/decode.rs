@@ -3,10 +3,10 @@
 //! A parameter has two types: the one that the client was told or has declared decides what the bytes mean; the one that
 //! the statement needs decides what comes out. They differ where Weir has no type of its own for an oid.
 
-use arrow::datatypes::{DataType, IntervalMonthDayNano};
-use bytes::Buf;
+use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::scalar::ScalarValue;
 use weir_common::SqlType;
+use weir_common::parse::parse_text;
 use weir_common::text::TextFormat;
 
 use super::encode::{EPOCH_DAYS, EPOCH_MICROS, Format};
@@ -34,7 +34,10 @@ impl Parameter {
         let Some(bytes) = bytes else {
             return Ok(ScalarValue::try_from(&arrow_type)?);
         };
-        let sent = oid::sql_type(self.oid).unwrap_or_else(|| self.sql_type.clone());
+        let sent = match oid::sql_type(self.oid) {
+            Some(sent) if self.oid != oid::of(&self.sql_type) => sent,
+            _ => self.sql_type.clone(),
+        };
         let value = match format {
             // What is declared as text may stand for a value of any type, as a literal does.
             Format::Text if sent == SqlType::Varchar => text(utf8(bytes)?, &self.sql_type, settings)?,
@@ -47,7 +50,9 @@ impl Parameter {
 
 /// A value as PostgreSQL's input function of the type reads it.
 fn text(text: &str, sql_type: &SqlType, settings: &TextFormat) -> Result<ScalarValue> {
-    let _ = (text, sql_type, settings); Err(malformed())
+    let values =
+        parse_text(text, sql_type, settings.time_zone).map_err(|error| SqlError::new(error.state, error.message))?;
+    Ok(ScalarValue::try_from_array(&values, 0)?)
 }
 
 /// A value as PostgreSQL's `*_recv` function of the type reads it.
@@ -247,3 +252,6 @@ fn nested(
     let items = (0..*size).map(|_| nested(bytes, inner, item, next)).collect::<Result<Vec<_>>>()?;
     Ok(ScalarValue::List(ScalarValue::new_list_nullable(&items, &item.to_arrow())))
 }
+
+#[cfg(test)]
+mod tests;

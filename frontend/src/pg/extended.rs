@@ -163,7 +163,7 @@ impl<B: Backend> Connection<B> {
         portal.progress = match portal.progress {
             State::Bound(values) => match &statement.prepared {
                 None => {
-                    self.command(Reply::Empty)?;
+                    self.command(Reply::Empty).await?;
                     State::Run
                 }
                 Some(prepared) => match self.session.execute(prepared, values).await? {
@@ -175,7 +175,7 @@ impl<B: Backend> Connection<B> {
                         self.send(rows, limit).await?
                     }
                     reply => {
-                        self.command(reply)?;
+                        self.command(reply).await?;
                         State::Run
                     }
                 },
@@ -186,7 +186,7 @@ impl<B: Backend> Connection<B> {
                 State::Exhausted(rows)
             }
             State::Run if statement.prepared.is_none() => {
-                self.command(Reply::Empty)?;
+                self.command(Reply::Empty).await?;
                 State::Run
             }
             State::Run => {

@@ -5,6 +5,7 @@
 //!   startup     a client says who it is
 //!   connection  messages in, answers out, in order         extended   Parse, Bind, Describe, Execute
 //!     message     frames and their contents                rows       a result on its way to the client
+//!     copy        rows as a stream of bytes, both ways
 //!     wire        the socket, and what waits to be sent
 //!   cancel      how other connections are interrupted
 //! encode      Arrow columns as text or binary              decode     parameters as values              oid
@@ -17,6 +18,7 @@
 mod backend;
 mod cancel;
 mod connection;
+mod copy;
 mod decode;
 mod encode;
 mod extended;
@@ -29,6 +31,7 @@ mod wire;
 
 pub use backend::Backend;
 pub use cancel::Registry;
+pub use copy::{CopyFormat, CopyOptions, CopyTarget};
 pub use server::serve;
 
 #[cfg(test)]

@@ -55,11 +55,8 @@ impl Rows {
         batches: SendableRecordBatchStream,
         tag: &'static str,
     ) -> Rows {
-        let types = columns.iter().zip(formats).map(|(column, format)| {
-            let text = TextFormat { declared_scale: column.declared_scale, ..settings.clone() };
-            (column.sql_type.clone(), *format, text)
-        });
-        Rows { batches, types: types.collect(), batch: Batch::default(), tag, scratch: String::new() }
+        let types = cell_types(columns, formats, settings);
+        Rows { batches, types, batch: Batch::default(), tag, scratch: String::new() }
     }
 
     /// Sends rows, at most `limit`.
@@ -111,6 +108,19 @@ impl Rows {
             tag => tag.to_string(),
         }
     }
+}
+
+/// What the cells of a result are made of. `formats` has one entry per column.
+pub fn cell_types(
+    columns: &[OutputColumn],
+    formats: &[Format],
+    settings: &TextFormat,
+) -> Vec<(SqlType, Format, TextFormat)> {
+    let types = columns.iter().zip(formats).map(|(column, format)| {
+        let text = TextFormat { declared_scale: column.declared_scale, ..settings.clone() };
+        (column.sql_type.clone(), *format, text)
+    });
+    types.collect()
 }
 
 /// The message that announces the columns of a result. `formats` has one entry per column.

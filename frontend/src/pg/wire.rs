@@ -85,11 +85,6 @@ impl Wire {
         }
     }
 
-    /// Whether bytes have arrived that no one has read.
-    pub fn has_input(&self) -> bool {
-        !self.input.is_empty()
-    }
-
     /// The next frame: its tag and body. `None`: the client has closed the connection. May be dropped while it waits.
     pub async fn read(&mut self) -> Result<Option<(u8, Bytes)>, Failure> {
         loop {
@@ -209,14 +204,8 @@ impl Wire {
         let farewell = async {
             self.flush().await?;
             self.stream.shutdown().await?;
-            let mut rest = SMALL_FRAME_BYTES_MAX * 100;
-            while rest > 0 {
+            while self.fill(INPUT_BYTES).await? {
                 self.input.clear();
-                let before = self.input.len();
-                if !self.fill(INPUT_BYTES).await? {
-                    break;
-                }
-                rest = rest.saturating_sub(self.input.len() - before);
             }
             io::Result::Ok(())
         };

@@ -150,7 +150,8 @@ fn param_types(plan: &LogicalPlan, declared: &[Option<SqlType>]) -> DFResult<Vec
 fn columns(plan: &LogicalPlan) -> Result<Vec<BoundColumn>> {
     let column = |field: &FieldRef| {
         let sql_type = SqlType::from_arrow(field.data_type()).ok_or_else(|| {
-            SqlError::unsupported(format!("a column of type {}", field.data_type())).with_hint("Cast it to another type.")
+            SqlError::unsupported(format!("a column of type {}", field.data_type()))
+                .with_hint("Cast it to another type.")
         })?;
         Ok(BoundColumn { name: names::shown(field.name()).to_string(), sql_type })
     };

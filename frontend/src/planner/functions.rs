@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::catalog::TableFunction;
-use datafusion::execution::session_state::SessionStateDefaults;
+use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, WindowUDF};
 
 /// Functions by name.

@@ -4,7 +4,7 @@
 //! sqlparser Query ──rewrite──> Query ──SqlToRel──> LogicalPlan ──logical──> Bound.plan ──> batch: DataFusion runs it
 //!                  (literals,          (scope, types,          (PostgreSQL's                │
 //!                   names)              postgres, windows)      meaning)                     └─> streaming:
-//!   optimize (analyze, decorrelate, push down) ──stream──> StreamPlan ──rules──> fragment ──> JobPlan
+//!   optimize (analyze, decorrelate, push down) ──stream──> StreamPlan ──fragment──> JobPlan
 //! ```
 //!
 //! # For sessions
@@ -35,8 +35,9 @@
 //! ## Jobs
 //!
 //! [`plan_view`], [`plan_table`], [`plan_index`], [`plan_sink`] return a [`Planned`]: the [`JobPlan`], the columns of the
-//! relation (visible ones first) and its key. Ids of state tables come from an allocator, see [`Ids`]: count with a dry
-//! run, or hand out from a block ([`Ids::from`]); the relation's table gets the job's own id.
+//! relation (visible ones first), its primary key, whether it is append-only: what goes into the [`Object`]. State tables
+//! are only numbered so far. Ask meta for `1 + planned.ids_needed()` ids; the first is the job's, which is the relation's
+//! table too: `planned.number(JobId(first), first + 1)`.
 //!
 //! [`explain`] shows a [`JobPlan`] to people.
 //!
@@ -63,7 +64,6 @@ mod postgres;
 mod properties;
 mod relation;
 mod rewrite;
-mod rules;
 mod stream;
 mod types;
 mod windows;
@@ -71,11 +71,13 @@ mod windows;
 pub use bind::{Bound, BoundColumn, plan_expr, plan_query};
 pub use explain::explain;
 pub use functions::FunctionSet;
-pub use job::{Ids, Planned, SourceSpec, TableSpec, plan_index, plan_sink, plan_table, plan_view};
+pub use job::{Planned, SourceSpec, TableSpec, plan_index, plan_sink, plan_table, plan_view};
 pub use relation::{NoReaders, Readers, RelationTable, Relations, relation_schema};
 pub use types::sql_type;
 
 use datafusion::config::ConfigOptions;
+#[cfg(doc)]
+use weir_common::{catalog::Object, plan::JobPlan};
 
 /// What names mean in a statement.
 pub struct Scope<'a> {

@@ -3,9 +3,11 @@
 //! All are functions of the plan, with an arm for each node. Within fragments, what comes before a [`Receive`] is found in
 //! the fragment that sends; plans that are not cut yet have none.
 
-use weir_common::plan::{Distribution, Fragment, JoinKind, Node, Rank, Receive, StreamPlan};
+use datafusion_proto::protobuf::PhysicalExprNode;
+use datafusion_proto::protobuf::physical_expr_node::ExprType;
+use prost::Message;
+use weir_common::plan::{Distribution, Expr, Fragment, JoinKind, Node, Rank, Receive, StreamPlan};
 use weir_stream::executor::join::{full_join_needs_marker, stream_key as join_key};
-use weir_stream::expr::Expression;
 
 /// The columns that identify a row, so that within an epoch the changes of a key add up. Empty: there is at most one row.
 pub(super) fn stream_key(plan: &StreamPlan) -> Vec<usize> {
@@ -35,7 +37,7 @@ pub(super) fn key(plan: &StreamPlan, fragments: &[Fragment]) -> Vec<usize> {
             None => vec![],
         },
         Node::Project(project) => {
-            let place = |column: usize| project.exprs.iter().position(|e| Expression::column(e) == Some(column));
+            let place = |column: usize| project.exprs.iter().position(|e| column_of(e) == Some(column));
             key(&project.input, fragments).into_iter().filter_map(place).collect()
         }
         Node::Filter(filter) => key(&filter.input, fragments),
@@ -45,8 +47,7 @@ pub(super) fn key(plan: &StreamPlan, fragments: &[Fragment]) -> Vec<usize> {
             let mut left = key(&join.left, fragments);
             let right = key(&join.right, fragments);
             let (left_schema, right_schema) = (&join.left.schema, &join.right.schema);
-            if join.kind == JoinKind::Full
-                && full_join_needs_marker(left_schema, &left, right_schema, &right, &join.on)
+            if join.kind == JoinKind::Full && full_join_needs_marker(left_schema, &left, right_schema, &right, &join.on)
             {
                 left.push(left_width - 1);
             }
@@ -106,7 +107,7 @@ pub(super) fn spread(plan: &StreamPlan, fragments: &[Fragment]) -> Vec<Distribut
             None => vec![],
         },
         Node::Project(project) => {
-            let place = |column: usize| project.exprs.iter().position(|e| Expression::column(e) == Some(column));
+            let place = |column: usize| project.exprs.iter().position(|e| column_of(e) == Some(column));
             through(&project.input, &place)
         }
         Node::Filter(filter) => spread(&filter.input, fragments),
@@ -179,6 +180,20 @@ pub(super) fn stays(plan: &StreamPlan, fragments: &[Fragment]) -> bool {
 /// Whether one actor has all rows.
 pub(super) fn is_single(plan: &StreamPlan) -> bool {
     distributions(plan).contains(&Distribution::Single)
+}
+
+/// The input column that an expression is, if it is nothing else.
+fn column_of(expr: &Expr) -> Option<usize> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = |pair: &[u8]| match *pair {
+        [high, low] => Some((digit(high)? << 4 | digit(low)?) as u8),
+        _ => None,
+    };
+    let bytes = expr.proto.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>()?;
+    match PhysicalExprNode::decode(&bytes[..]).ok()?.expr_type? {
+        ExprType::Column(column) => Some(column.index as usize),
+        _ => None,
+    }
 }
 
 fn sender<'a>(receive: &Receive, fragments: &'a [Fragment]) -> Option<(&'a Fragment, &'a Distribution)> {

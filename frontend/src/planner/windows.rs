@@ -12,9 +12,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, TableReference, UnnestOptions};
-use datafusion::logical_expr::planner::{
-    PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
-};
+use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit};
 use datafusion::sql::sqlparser::ast::{self, FunctionArg, FunctionArgExpr, TableAlias, TableFactor};
 use weir_common::SqlState;
@@ -70,9 +68,7 @@ fn input(table: ast::Expr, context: &mut dyn RelationPlannerContext) -> Result<L
     let factor = match table {
         ast::Expr::Identifier(ident) => table_factor(ast::ObjectName::from(vec![ident])),
         ast::Expr::CompoundIdentifier(idents) => table_factor(ast::ObjectName::from(idents)),
-        ast::Expr::Subquery(subquery) => {
-            TableFactor::Derived { lateral: false, subquery, alias: None, sample: None }
-        }
+        ast::Expr::Subquery(subquery) => TableFactor::Derived { lateral: false, subquery, alias: None, sample: None },
         other => return Err(SqlError::syntax(format!("a relation or (query) is expected, not {other}")).into()),
     };
     context.plan(factor)

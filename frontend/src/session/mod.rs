@@ -183,6 +183,16 @@ impl Session {
         }
     }
 
+    /// The meta service.
+    pub(crate) fn meta(&self) -> &Arc<Meta> {
+        &self.meta
+    }
+
+    /// The name of the client's user.
+    pub(crate) fn user(&self) -> &str {
+        &self.user
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // What is behind the lock is valid at any moment, also when a holder panicked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -253,6 +263,7 @@ impl Session {
                 Ok(Reply::command("WAIT"))
             }
             Body::CancelJobs(jobs) => self.cancel_jobs(jobs).await,
+            Body::AlterRateLimit(alter) => self.alter_rate_limit(alter),
             Body::Reset(reset) => self.reset(*reset),
             Body::Unsupported(what) => Err(SqlError::unsupported(what)),
         }
@@ -334,10 +345,7 @@ impl Session {
                 }
             }
         };
-        for (table, write) in block.writes {
-            let chunks = write.pending.into_chunks()?;
-            self.hand_over(table, chunks, write.lock).await?;
-        }
+        self.hand_over_block(block).await?;
         Ok(Reply::command("COMMIT"))
     }
 

@@ -1,7 +1,7 @@
 //! The catalog, settings and read point of one statement.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use datafusion::catalog::TableProvider;
@@ -18,9 +18,12 @@ use super::transaction::Transaction;
 use super::{DATABASE, Params, Session, Settings};
 use crate::batch::{self, Overlay, ReadPoint, StoreReaders};
 use crate::error::{Result, SqlError, SqlState};
-use crate::planner::{self, Bound, NoReaders, Readers, Relations, Scope};
+use crate::planner::{self, Bound, FunctionSet, NoReaders, Readers, Relations, Scope};
 use crate::statement::Name;
 use crate::system::{self, SystemRelations};
+
+/// The functions that views, defaults and generated columns may call.
+static KEPT_FUNCTIONS: LazyLock<FunctionSet> = LazyLock::new(FunctionSet::standard);
 
 /// What a statement sees. Made once per statement, so that all of it sees the same.
 pub(crate) struct Moment<'s> {
@@ -83,16 +86,21 @@ impl Moment<'_> {
 
     /// Binds a query that is kept: of a view or sink.
     pub fn plan_kept(&self, query: &ast::Query) -> Result<Bound> {
-        planner::plan_query(&self.scope(&NoReaders), query, &[])
+        planner::plan_query(&self.kept_scope(), query, &[])
     }
 
     /// Binds an expression over columns.
     pub fn plan_expr(&self, expr: &ast::Expr, columns: &DFSchema, target: Option<&SqlType>) -> Result<Expr> {
-        planner::plan_expr(&self.scope(&NoReaders), expr, columns, target, &[])
+        planner::plan_expr(&self.kept_scope(), expr, columns, target, &[])
+    }
+
+    /// What names mean in what is kept: no rows, and no function that tells about a session.
+    pub fn kept_scope(&self) -> Scope<'_> {
+        Scope { functions: &KEPT_FUNCTIONS, ..self.scope(&NoReaders) }
     }
 
     /// What names mean.
-    pub fn scope<'a>(&'a self, readers: &'a dyn Readers) -> Scope<'a> {
+    fn scope<'a>(&'a self, readers: &'a dyn Readers) -> Scope<'a> {
         Scope {
             relations: self.catalog.as_ref(),
             readers,

@@ -9,6 +9,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use weir_common::types::SqlType;
 
 use crate::error::{Result, SqlError};
+use crate::pg::{CopyOptions, CopyTarget};
 
 /// A column of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,10 @@ pub enum Reply {
         notices: Vec<SqlError>,
     },
     Command { tag: String, notices: Vec<SqlError> },
+    /// `COPY … TO STDOUT`: the rows go out as data.
+    CopyOut { columns: Vec<OutputColumn>, batches: SendableRecordBatchStream, options: CopyOptions },
+    /// `COPY … FROM STDIN`: the client will send rows of these columns.
+    CopyIn { columns: Vec<OutputColumn>, options: CopyOptions, target: Box<dyn CopyTarget> },
     /// Nothing was asked.
     Empty,
 }

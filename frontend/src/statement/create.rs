@@ -1,6 +1,6 @@
 //! CREATE and DROP.
 
-use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::ast::{self, ColumnOption};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use weir_common::catalog::ObjectKind;
 
@@ -205,8 +205,12 @@ impl Reader<'_> {
                     return Err(several_keys(&table.name));
                 }
                 table.primary_key = vec![column.name.clone()];
-            } else if self.word("default") {
-                column.default = Some(self.run(|p| p.parse_expr())?);
+            } else if self.peek_word("default") {
+                // Read by sqlparser, which knows that NOT NULL after it is no operator.
+                match self.run(|p| p.parse_optional_column_option())? {
+                    Some(ColumnOption::Default(expr)) => column.default = Some(expr),
+                    _ => return Err(self.unexpected()),
+                }
             } else if self.word("as") {
                 column.generated = Some(self.run(|p| p.parse_expr())?);
             } else if self.words(&["generated", "always", "as"]) {
@@ -326,7 +330,7 @@ impl CreateTable {
 
 fn several_keys(table: &Name) -> SqlError {
     SqlError::new(
-        SqlState::INVALID_OBJECT_DEFINITION,
+        SqlState("42P16"),
         format!("multiple primary keys for table \"{}\" are not allowed", table.name.value),
     )
 }

@@ -74,6 +74,7 @@ pub enum Body {
     /// Waits until all background DDL is done.
     Wait,
     CancelJobs(Vec<u32>),
+    AlterRateLimit(AlterRateLimit),
     /// Statements that reset what Weir does not keep (`DISCARD`, `DEALLOCATE ALL`, `CLOSE ALL`, `UNLISTEN *`): the tag.
     Reset(Reset),
     /// A statement of PostgreSQL or RisingWave that Weir does not have.
@@ -232,6 +233,17 @@ pub struct Drop {
     pub names: Vec<Name>,
     pub if_exists: bool,
     pub cascade: bool,
+}
+
+/// `ALTER … SET BACKFILL_RATE_LIMIT = n` or `SOURCE_RATE_LIMIT`.
+#[derive(Clone, Debug)]
+pub struct AlterRateLimit {
+    pub kind: ObjectKind,
+    pub name: Name,
+    /// Of reading what exists, else of what sources give.
+    pub backfill: bool,
+    /// Rows per second; `None`: no limit.
+    pub rows_per_s: Option<u64>,
 }
 
 /// A change of settings.

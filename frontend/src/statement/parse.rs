@@ -90,7 +90,8 @@ impl<'a> Reader<'a> {
             "wait" => self.single_word(Body::Wait),
             "cancel" => self.cancel_jobs(),
             "discard" | "deallocate" | "close" | "unlisten" => self.reset(),
-            "alter" | "comment" | "refresh" | "lock" => Ok(self.unsupported(2)),
+            "alter" => self.alter(),
+            "comment" | "refresh" | "lock" => Ok(self.unsupported(2)),
             "truncate" | "copy" | "grant" | "revoke" | "analyze" | "vacuum" | "prepare" | "execute" | "declare" | "fetch"
             | "move" | "listen" | "notify" | "merge" | "call" | "do" | "cluster" | "reindex" | "checkpoint" | "load"
             | "security" | "import" | "reassign" | "use" | "kill" | "recover" => Ok(self.unsupported(1)),
@@ -160,7 +161,11 @@ impl<'a> Reader<'a> {
     pub fn run<T>(&mut self, f: impl FnOnce(&mut Parser<'static>) -> Result<T, ParserError>) -> Result<T> {
         f(&mut self.parser).map_err(|e| {
             let error = parser_error(&e);
-            if error.line_column.is_some() { error } else { self.mark(error) }
+            match error.line_column {
+                Some(_) => error,
+                None if self.at_end() => SqlError { position: self.unexpected().position, ..error },
+                None => self.mark(error),
+            }
         })
     }
 

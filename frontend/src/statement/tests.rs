@@ -32,7 +32,7 @@ fn syntax_errors_name_the_token_and_the_place() {
     assert_eq!(fails("create table").0, "syntax error at end of input");
     assert_eq!(fails("create table t (a int").0, "syntax error at end of input");
     assert_eq!(fails("select 'abc").0, "unterminated quoted string");
-    assert_eq!(fails("insert into"), ("syntax error at end of input".into(), "42601", None));
+    assert_eq!(fails("insert into"), ("syntax error at end of input".into(), "42601", Some(12)));
     let nested = format!("select {}1{}", "(".repeat(5000), ")".repeat(5000));
     assert_eq!(fails(&nested).1, "54001");
 }
@@ -62,7 +62,7 @@ fn tables_have_risingwave_clauses() {
     assert_eq!(table.refused.unwrap().state.0, "0A000");
     let Body::CreateTable(table) = one("create table t as select 1 as a").body else { panic!() };
     assert!(table.query.is_some() && table.columns.is_empty());
-    assert_eq!(fails("create table t (a int primary key, b int primary key)").1, "42P16".replace("42P16", "42P17"));
+    assert_eq!(fails("create table t (a int primary key, b int primary key)").1, "42P16");
 }
 
 #[test]

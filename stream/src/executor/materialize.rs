@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
 use arrow::compute::interleave;
-use weir_common::Chunk;
-use weir_common::key::vnodes_of;
+use weir_common::{Chunk, Vnode};
+
 use weir_common::plan::Conflict;
 use weir_storage::{Found, StateTable};
 
@@ -95,7 +95,7 @@ impl Executor for Materialize {
         };
         self.table.write(&changes)?;
         let distribution = changes.columns(&self.table.def().distribution);
-        let vnodes = vnodes_of(&distribution, changes.len())?;
+        let vnodes = Vnode::of_columns(&distribution, changes.len())?;
         let vnodes: Arc<[u8]> = vnodes.iter().map(|v| v.0).collect();
         out.push_log(self.table.def().id, changes, vnodes);
         Ok(())

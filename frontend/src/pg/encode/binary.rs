@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use arrow::array::{Array, ListArray};
+use arrow::array::ListArray;
 use bytes::{BufMut, BytesMut};
 use weir_common::text::{write_decimal, write_value};
 

@@ -55,7 +55,7 @@ fn dates_and_times_count_from_2000() {
     check(Date32Array::from(vec![10_957]), "2000-01-01", "00000000");
     check(Date32Array::from(vec![0]), "1970-01-01", "ffffd533");
     check(Date32Array::from(vec![i32::MAX]), "infinity", "7fffffff");
-    check(Time64MicrosecondArray::from(vec![3_661_000_000]), "01:01:01", "00000000da362d40");
+    check(Time64MicrosecondArray::from(vec![3_661_000_000]), "01:01:01", "00000000da366d40");
     check(TimestampMicrosecondArray::from(vec![946_684_800_000_001]), "2000-01-01 00:00:00.000001", "0000000000000001");
     check(TimestampMicrosecondArray::from(vec![i64::MIN]), "-infinity", "8000000000000000");
     let months = IntervalMonthDayNano::new(14, -3, 1_000_000_000);
@@ -95,7 +95,7 @@ fn numerics() {
     check(decimal(99_995_000, 4), "9999.5", "0002 0000 0000 0001 270f 1388");
     let wide = i256::from_string("123450000000000000000000000000000000000000000").unwrap();
     let wide = Decimal256Array::from(vec![wide]).with_precision_and_scale(76, 28).unwrap();
-    check(wide, "12345000000000000", "0003 0004 0000 0000 0001 0929 1388");
+    check(wide, "12345000000000000", "0002 0004 0000 0000 0001 0929");
 }
 
 #[test]

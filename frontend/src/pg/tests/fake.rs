@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DataFusionError;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::scalar::ScalarValue;
+use futures::future::BoxFuture;
 use futures::{Stream, StreamExt, stream};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -20,7 +21,7 @@ use weir_common::text::TextFormat;
 use crate::error::{Result, SqlError, SqlState};
 use crate::pg::backend::Backend;
 use crate::pg::cancel::Registry;
-use crate::pg::{oid, server};
+use crate::pg::{CopyOptions, CopyTarget, oid, server};
 use crate::session::{OutputColumn, Reply, TransactionStatus};
 
 /// Rows of each batch of `rows`.
@@ -30,6 +31,32 @@ pub struct Fake {
     status: Mutex<TransactionStatus>,
     application_name: Mutex<String>,
     batches_read: Arc<AtomicUsize>,
+    /// Rows that copies have brought.
+    copied: Arc<AtomicUsize>,
+}
+
+struct Target {
+    copied: Arc<AtomicUsize>,
+    rows: u64,
+}
+
+impl CopyTarget for Target {
+    fn write(&mut self, batch: RecordBatch) -> BoxFuture<'_, Result<()>> {
+        self.rows += batch.num_rows() as u64;
+        Box::pin(async { Ok(()) })
+    }
+
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<u64>> {
+        self.copied.fetch_add(self.rows as usize, Ordering::SeqCst);
+        Box::pin(async move { Ok(self.rows) })
+    }
+}
+
+/// `format=csv header`.
+fn copy_options(words: &[&str]) -> Result<CopyOptions> {
+    CopyOptions::new(
+        words.iter().map(|word| word.split_once('=').map_or((*word, None), |(name, value)| (name, Some(value)))),
+    )
 }
 
 /// A statement: its words.
@@ -77,6 +104,14 @@ impl Backend for Fake {
             }
             ["panic"] => panic!("as told"),
             ["panic", "late"] => Ok(rows_reply(numbers(BATCH_ROWS).chain(stream::once(async { panic!("as told") })))),
+            ["copy", "out", ref options @ ..] => {
+                let batches = Box::pin(RecordBatchStreamAdapter::new(schema(), numbers(3)));
+                Ok(Reply::CopyOut { columns: number_column(), batches, options: copy_options(options)? })
+            }
+            ["copy", "in", ref options @ ..] => {
+                let target = Box::new(Target { copied: self.copied.clone(), rows: 0 });
+                Ok(Reply::CopyIn { columns: number_column(), options: copy_options(options)?, target })
+            }
             ["sleep"] => std::future::pending().await,
             ["sleep", "late"] => Ok(rows_reply(numbers(BATCH_ROWS).chain(stream::pending()))),
             _ => Err(SqlError::syntax(format!("what is {words:?}?"))),
@@ -181,6 +216,7 @@ pub struct Server {
     pub address: SocketAddr,
     pub registry: Arc<Registry>,
     pub batches_read: Arc<AtomicUsize>,
+    pub copied: Arc<AtomicUsize>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -191,7 +227,8 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let (registry, batches_read) = (Arc::<Registry>::default(), Arc::<AtomicUsize>::default());
         let (stop, stopped) = oneshot::channel::<()>();
-        let read = batches_read.clone();
+        let copied = Arc::<AtomicUsize>::default();
+        let (read, copies) = (batches_read.clone(), copied.clone());
         let connect = move |startup: &BTreeMap<String, String>, _pid| match startup.get("database") {
             Some(name) if name != "dev" => {
                 let message = format!("database \"{name}\" does not exist");
@@ -201,11 +238,12 @@ impl Server {
                 status: Mutex::new(TransactionStatus::Idle),
                 application_name: Mutex::new("none".into()),
                 batches_read: read.clone(),
+                copied: copies.clone(),
             })),
         };
         let shutdown = async { _ = stopped.await };
         let task = tokio::spawn(server::listen(registry.clone(), listener, shutdown, connect));
-        Server { address, registry, batches_read, stop, task }
+        Server { address, registry, batches_read, copied, stop, task }
     }
 
     /// Shuts down and waits until every connection has ended.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use pgwire::messages::PgWireFrontendMessage as Message;
+use pgwire::messages::copy::{CopyData, CopyDone, CopyFail};
 use pgwire::messages::extendedquery::{Bind, Close, Describe, Execute, Flush, Parse, Sync};
 use pgwire::messages::simplequery::Query;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -104,6 +105,14 @@ fn bind(portal: &str, statement: &str) -> Message {
 
 fn execute(portal: &str, rows: i32) -> Message {
     Message::Execute(Execute::new(Some(portal.into()), rows))
+}
+
+fn data(data: &'static [u8]) -> Message {
+    Message::CopyData(CopyData::new(Bytes::from_static(data)))
+}
+
+fn done() -> Message {
+    Message::CopyDone(CopyDone::new())
 }
 
 fn sync() -> Message {
@@ -279,4 +288,43 @@ async fn a_client_that_does_not_read_holds_its_query_back() {
     good.send([query("rows 1")]).await;
     assert_eq!(tags(&good.until(b'Z').await), "TDCZ");
     server.stop().await;
+}
+
+#[tokio::test]
+async fn copies_go_out() {
+    let server = Server::start().await;
+    let mut raw = Raw::login(&server).await;
+    raw.send([query("copy out format=csv header; rows 1")]).await;
+    let answers = raw.until(b'Z').await;
+    assert_eq!(tags(&answers), "HddddcCTDCZ");
+    let lines: Vec<u8> = answers.iter().filter(|(tag, _)| *tag == 'd').flat_map(|(_, line)| line.to_vec()).collect();
+    assert_eq!(lines, b"n\n0\n1\n2\n");
+    assert_eq!(&answers[6].1[..], b"COPY 3\0");
+    let describe = Message::Describe(Describe::new(b'P', None));
+    raw.send([parse("", "copy out format=binary"), bind("", ""), describe, execute("", 0), sync()]).await;
+    let answers = raw.until(b'Z').await;
+    assert_eq!(tags(&answers), "12nHddddcCZ");
+    assert_eq!(&answers[4].1[..], b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\x04\0\0\0\0");
+}
+
+#[tokio::test]
+async fn copies_come_in() {
+    let server = Server::start().await;
+    let mut raw = Raw::login(&server).await;
+    raw.send([query("copy in"), data(b"1\n2"), data(b"3\n\\N"), sync(), done()]).await;
+    let answers = raw.until(b'Z').await;
+    assert_eq!((tags(&answers).as_str(), &answers[1].1[..]), ("GCZ", &b"COPY 3\0"[..]));
+    raw.send([parse("", "copy in format=csv"), bind("", ""), execute("", 0), sync(), data(b"1\n"), done(), sync()])
+        .await;
+    assert_eq!(tags(&raw.until(b'Z').await), "12GCZ");
+    assert_eq!(server.copied.load(Ordering::SeqCst), 4);
+    // What fails leaves nothing behind, and data that is still on its way is not taken for anything else.
+    raw.send([query("copy in"), data(b"1\n"), Message::CopyFail(CopyFail::new("no".into()))]).await;
+    assert_eq!(state(&raw.until(b'Z').await), "57014");
+    raw.send([query("copy in"), data(b"1\nx\n"), data(b"2\n"), done(), query("rows 1")]).await;
+    assert_eq!(state(&raw.until(b'Z').await), "22P02");
+    assert_eq!(tags(&raw.until(b'Z').await), "TDCZ");
+    raw.send([query("copy in"), query("rows 1")]).await;
+    assert_eq!(state(&raw.rest().await), "08P01");
+    assert_eq!(server.copied.load(Ordering::SeqCst), 4);
 }

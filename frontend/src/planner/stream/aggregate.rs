@@ -17,7 +17,7 @@ use super::{Builder, literal, physical, unsupported};
 use crate::error::{Result, SqlError, type_name};
 
 /// A call whose arguments are still expressions.
-struct Call {
+pub(super) struct Call {
     function: AggFunction,
     args: Vec<Phys>,
     filter: Option<Phys>,
@@ -54,7 +54,7 @@ impl Builder {
     }
 
     /// One row per group: the group expressions, then the calls.
-    fn grouped(&mut self, mut input: Rel, groups: Vec<(String, Phys)>, calls: Vec<Call>) -> Result<Rel> {
+    pub(super) fn grouped(&mut self, mut input: Rel, groups: Vec<(String, Phys)>, calls: Vec<Call>) -> Result<Rel> {
         let group_count = groups.len();
         let width = input.columns.len();
         let group_at = input.ensure(&groups)?;
@@ -110,8 +110,7 @@ impl Builder {
             });
             fields.push(Field::new(&call.name, call.output.clone(), true));
         }
-        let (groups_table, values) =
-            tables(&plan.schema, &group_by, &agg_calls, append_only, &mut || self.table_id());
+        let (groups_table, values) = tables(&plan.schema, &group_by, &agg_calls, append_only, &mut || self.table_id());
         for (call, values) in agg_calls.iter_mut().zip(values) {
             call.values = values;
         }
@@ -150,7 +149,7 @@ impl Builder {
             for i in 0..all.len() {
                 let field = output.field(i);
                 let expr = match set.iter().position(|s| *s == i) {
-                    Some(at) => cast(column(&schema, at), &schema, field.data_type())?,
+                    Some(at) => cast(column(&schema, at), field.data_type(), &schema)?,
                     None => literal(ScalarValue::try_from(field.data_type())?),
                 };
                 exprs.push((field.name().clone(), expr));
@@ -158,7 +157,7 @@ impl Builder {
             exprs.push((output.field(all.len()).name().clone(), literal(grouping_id(all.len(), set, &id_type)?)));
             for i in 0..call_count {
                 let field = output.field(all.len() + 1 + i);
-                let expr = cast(column(&schema, set.len() + i), &schema, field.data_type())?;
+                let expr = cast(column(&schema, set.len() + i), field.data_type(), &schema)?;
                 exprs.push((field.name().clone(), expr));
             }
             branches.push(grouped.project(exprs)?);
@@ -265,7 +264,8 @@ fn without_widening(arg: Phys, function: AggFunction, input: &SchemaRef) -> Resu
         _ => false,
     };
     let same = output_type(function, Some(&inner)) == output_type(function, Some(&outer));
-    let same = same || matches!((function, &inner, &outer), (AggFunction::Sum, i, DataType::Int64) if i.is_signed_integer() && *i != DataType::Int64);
+    let same = same
+        || matches!((function, &inner, &outer), (AggFunction::Sum, i, DataType::Int64) if i.is_signed_integer() && *i != DataType::Int64);
     if is_exact(&inner) && is_wider && same { Ok(cast.expr().clone()) } else { Ok(arg) }
 }
 

@@ -126,8 +126,10 @@ impl Builder {
     /// The left columns, then whether there is a match.
     fn mark(&mut self, left: Rel, right: Rel, condition: Condition) -> Result<Rel> {
         if condition.residual.is_some() {
-            return Err(unsupported("EXISTS or IN (subquery) under OR, with another comparison than =, to the outer query")
-                .with_hint("Write it as UNION of two queries."));
+            return Err(unsupported(
+                "EXISTS or IN (subquery) under OR, with another comparison than =, to the outer query",
+            )
+            .with_hint("Write it as UNION of two queries."));
         }
         let left_count = left.columns.len();
         // The distinct keys of the right side, with a mark.
@@ -137,7 +139,8 @@ impl Builder {
         let count = keyed.columns.len();
         let distinct = self.distinct_rel(keyed)?;
         let schema = distinct.schema()?;
-        let mut exprs: Vec<(String, Phys)> = (0..count).map(|i| (schema.field(i).name().clone(), at(&schema, i))).collect();
+        let mut exprs: Vec<(String, Phys)> =
+            (0..count).map(|i| (schema.field(i).name().clone(), at(&schema, i))).collect();
         exprs.push(("mark".into(), literal(lit_true())));
         let marked = Rel::first(distinct.project(exprs)?.settle()?, count + 1);
         let right_schema = marked.schema()?;
@@ -278,7 +281,7 @@ fn condition(join: &LogicalJoin) -> Result<Condition> {
     for (l, r) in &pairs {
         let (l, r) = (physical(l, left)?, physical(r, right)?);
         let wanted = l.data_type(&left_schema)?;
-        let r = cast(r, &right_schema, &wanted)?;
+        let r = cast(r, &wanted, &right_schema)?;
         on.push((l, r));
     }
     let both: DFSchema = left.join(right)?;

@@ -1,17 +1,18 @@
 //! Where rows enter: relations, sources, constants.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow::ipc::writer::StreamWriter;
 use datafusion::common::ScalarValue;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{EmptyRelation, TableScan, Values};
-use weir_common::TableDef;
-use weir_common::catalog::{Object, ObjectKind};
+use weir_common::catalog::{ColumnDef, Object, ObjectKind, ROW_ID};
 use weir_common::plan::{self, Node, StreamPlan};
-use weir_stream::executor::{scan::progress_table, source::offsets_table};
+use weir_stream::executor::scan::progress_table;
+use weir_stream::executor::source::offsets_table;
+use weir_stream::executor::values::{encode_rows_hex, table as emitted_table};
 
 use super::super::relation::{RelationTable, relation_schema};
 use super::rel::Rel;
@@ -57,7 +58,7 @@ impl Builder {
 
     /// A source, which each job reads for itself.
     fn source(&mut self, object: &Object, wanted: &[usize]) -> Result<Rel> {
-        let (plan, places) = self.connector(object)?;
+        let (plan, places) = self.connector(&object.columns, &object.options, object.format.as_ref());
         let place = |column: &usize| {
             places[*column].ok_or_else(|| {
                 unsupported(format!("reading the generated column \"{}\" of a source", object.columns[*column].name))
@@ -68,26 +69,29 @@ impl Builder {
         Ok(Rel::pick(plan, indices))
     }
 
-    /// The reader of an object with a connector, and where the object's columns are among what it reads. What comes out is
-    /// the columns that the connector fills, then a row id.
-    pub(in crate::planner) fn connector(&mut self, object: &Object) -> Result<(StreamPlan, Vec<Option<usize>>)> {
-        let all = relation_schema(object);
-        let filled: Vec<usize> = (0..object.columns.len())
-            .filter(|i| !object.columns[*i].hidden && object.columns[*i].generated.is_none())
-            .collect();
-        let columns = pick(&all, &filled);
-        let mut fields = columns.fields().to_vec();
-        fields.push(Arc::new(Field::new(weir_common::catalog::ROW_ID, DataType::Int64, false)));
+    /// What a connector reads, and where the object's columns are among it: the columns that the connector fills, then a
+    /// row id.
+    pub(in crate::planner) fn connector(
+        &mut self,
+        columns: &[ColumnDef],
+        options: &BTreeMap<String, String>,
+        format: Option<&(String, String)>,
+    ) -> (StreamPlan, Vec<Option<usize>>) {
+        let filled: Vec<usize> =
+            (0..columns.len()).filter(|i| !columns[*i].hidden && columns[*i].generated.is_none()).collect();
+        let field = |i: &usize| Field::new(&columns[*i].name, columns[*i].sql_type.to_arrow(), true);
         let place = |i: usize| match filled.iter().position(|f| *f == i) {
             Some(at) => Some(at),
-            None if object.columns[i].hidden => Some(filled.len()),
+            None if columns[i].hidden => Some(filled.len()),
             None => None,
         };
-        let places = (0..object.columns.len()).map(place).collect();
+        let places = (0..columns.len()).map(place).collect();
+        let read: SchemaRef = Arc::new(Schema::new(filled.iter().map(field).collect::<Vec<_>>()));
+        let mut fields = read.fields().to_vec();
+        fields.push(Arc::new(Field::new(ROW_ID, DataType::Int64, false)));
         let offsets = offsets_table(self.table_id());
-        let node =
-            plan::Source { options: object.options.clone(), format: object.format.clone(), columns, offsets };
-        Ok((StreamPlan { schema: Arc::new(Schema::new(fields)), node: Node::Source(node) }, places))
+        let node = plan::Source { options: options.clone(), format: format.cloned(), columns: read, offsets };
+        (StreamPlan { schema: Arc::new(Schema::new(fields)), node: Node::Source(node) }, places)
     }
 
     pub(super) fn values(&mut self, values: &Values) -> Result<Rel> {
@@ -128,32 +132,12 @@ impl Builder {
         arrays.push(Arc::new(Int64Array::from_iter_values(0..rows as i64)));
         let schema: SchemaRef = Arc::new(Schema::new(fields));
         let batch = RecordBatch::try_new(schema.clone(), arrays)?;
-        let mut bytes = Vec::new();
-        let mut writer = StreamWriter::try_new(&mut bytes, &schema)?;
-        writer.write(&batch)?;
-        writer.finish()?;
-        drop(writer);
-        let emitted = emitted_table(self.table_id());
-        let node = plan::Values { rows: hex(&bytes), emitted };
+        let node = plan::Values { rows: encode_rows_hex(&batch)?, emitted: emitted_table(self.table_id()) };
         Ok(Rel::first(StreamPlan { schema, node: Node::Values(node) }, width))
     }
-}
-
-/// Whether the rows of a Values were emitted.
-fn emitted_table(id: weir_common::TableId) -> TableDef {
-    TableDef::ascending(id, Schema::new(vec![Field::new("id", DataType::Int16, false)]), &[0], &[])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// The columns with these indices.
 pub(super) fn pick(schema: &SchemaRef, columns: &[usize]) -> SchemaRef {
     Arc::new(Schema::new(columns.iter().map(|i| schema.fields()[*i].clone()).collect::<Vec<_>>()))
 }
-

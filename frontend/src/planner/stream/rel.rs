@@ -88,7 +88,7 @@ impl Rel {
         let mut indices = Vec::with_capacity(exprs.len());
         for (name, expr) in exprs {
             let substituted = substitute(expr.clone(), &self.columns[..present])?;
-            let found = self.columns.iter().position(|c| c.expr == substituted);
+            let found = self.columns.iter().position(|c| same(&c.expr, &substituted));
             indices.push(found.unwrap_or_else(|| {
                 self.columns.push(RelColumn { name: name.clone(), expr: substituted });
                 self.columns.len() - 1
@@ -98,10 +98,10 @@ impl Rel {
     }
 
     /// A plan whose columns are these, in order, then those that its rows are identified by and that are not among them.
-    pub(super) fn settle(mut self) -> Result<StreamPlan> {
+    pub(in crate::planner) fn settle(mut self) -> Result<StreamPlan> {
         for key in properties::stream_key(&self.plan) {
             let wanted = RelColumn::of(&self.plan.schema, key);
-            if self.columns.iter().all(|c| c.expr != wanted.expr) {
+            if self.columns.iter().all(|c| !same(&c.expr, &wanted.expr)) {
                 self.columns.push(wanted);
             }
         }
@@ -109,11 +109,11 @@ impl Rel {
     }
 
     /// A plan whose columns are these and no others: what is above must not need the stream key.
-    pub(super) fn settle_exactly(mut self) -> Result<StreamPlan> {
+    pub(in crate::planner) fn settle_exactly(mut self) -> Result<StreamPlan> {
         self.drop_unused_rank()?;
         let width = self.plan.schema.fields().len();
-        let is_identity =
-            self.columns.len() == width && self.columns.iter().enumerate().all(|(i, c)| column_index(&c.expr) == Some(i));
+        let is_identity = self.columns.len() == width
+            && self.columns.iter().enumerate().all(|(i, c)| column_index(&c.expr) == Some(i));
         if is_identity {
             let names = self.columns.iter().map(|c| c.name.clone()).collect();
             return Ok(rename(self.plan, names));
@@ -157,7 +157,7 @@ impl Rel {
     }
 
     /// Other names for the columns.
-    pub(super) fn with_names(mut self, names: impl Iterator<Item = String>) -> Rel {
+    pub(in crate::planner) fn with_names(mut self, names: impl Iterator<Item = String>) -> Rel {
         for (column, name) in self.columns.iter_mut().zip(names) {
             column.name = name;
         }
@@ -219,6 +219,11 @@ pub(super) fn cast(expr: Phys, wanted: &DataType, input: &SchemaRef) -> Result<P
         return Ok(inner.expr().clone());
     }
     Ok(Arc::new(CastExpr::new(expr, wanted.clone(), None)))
+}
+
+/// Whether two expressions compute the same.
+fn same(a: &Phys, b: &Phys) -> bool {
+    a.as_ref() == b.as_ref()
 }
 
 /// Worth computing again instead of once before.

@@ -125,7 +125,6 @@ impl Builder {
     }
 }
 
-
 /// Names of the first input; NULL where any may be.
 fn union_schema(inputs: &[StreamPlan]) -> SchemaRef {
     let Some(first) = inputs.first() else { return Arc::new(Schema::empty()) };

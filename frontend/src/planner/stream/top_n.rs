@@ -168,7 +168,7 @@ impl Builder {
         let plan = input.settle()?;
         let plan = self.hashed(plan, &partition_by);
         let key = properties::stream_key(&plan);
-        let rows = table(&plan.schema, &key, &partition_by, &order_by, &mut || self.table_id());
+        let rows = table(&plan.schema, &key, &partition_by, &order_by, self.table_id());
         let mut fields = plan.schema.fields().to_vec();
         fields.push(Arc::new(Field::new(RANK, DataType::Int64, false)));
         let rank_at = fields.len() - 1;
@@ -209,8 +209,9 @@ fn rank(function: &WindowFunction) -> Result<Rank> {
         "row_number" => Ok(Rank::RowNumber),
         "rank" => Ok(Rank::Rank),
         "dense_rank" => Ok(Rank::DenseRank),
-        _ => Err(unsupported(format!("window function {name}"))
-            .with_hint("Views keep row_number, rank and dense_rank. An aggregate over a whole partition can be joined.")),
+        _ => Err(unsupported(format!("window function {name}")).with_hint(
+            "Views keep row_number, rank and dense_rank. An aggregate over a whole partition can be joined.",
+        )),
     }
 }
 

@@ -77,11 +77,24 @@ pub(super) fn is_default(expr: &Expr) -> bool {
 
 /// The value that a column gets when none is given.
 pub(super) fn default(column: &ColumnDef) -> Result<Expr> {
-    let Some(text) = &column.default else { return Ok(build::null()) };
+    match &column.default {
+        Some(text) => stored_expr(column, text),
+        None => Ok(build::null()),
+    }
+}
+
+/// The generated columns of a table with their expressions.
+pub(super) fn generated(object: &Object) -> Result<Vec<(usize, Expr)>> {
+    let columns = object.columns.iter().enumerate();
+    let generated = columns.filter_map(|(i, c)| Some((i, c, c.generated.as_ref()?)));
+    generated.map(|(i, column, text)| Ok((i, stored_expr(column, text)?))).collect()
+}
+
+fn stored_expr(column: &ColumnDef, text: &str) -> Result<Expr> {
     Parser::new(&PostgreSqlDialect {})
         .try_with_sql(text)
         .and_then(|mut parser| parser.parse_expr())
-        .map_err(|e| SqlError::internal(format!("the default of column \"{}\" cannot be read: {e}", column.name)))
+        .map_err(|e| SqlError::internal(format!("the expression of column \"{}\" cannot be read: {e}", column.name)))
 }
 
 /// The column of a table that a statement writes to.

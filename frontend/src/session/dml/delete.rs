@@ -13,9 +13,10 @@ use super::assign::{refuse_if, target_table};
 use super::{Changes, bind_returning, build, chunk_batch, merged};
 use crate::batch::{self, relation_keys};
 use crate::error::{Result, SqlError, SqlState};
+use crate::planner::Bound;
 use crate::session::moment::with_values;
 use crate::session::query::output_columns;
-use crate::session::{OutputColumn, Params, Reply, Session};
+use crate::session::{Moment, OutputColumn, Params, Reply, Session};
 use crate::statement::Name;
 
 impl Session {
@@ -37,6 +38,12 @@ impl Session {
         let chunk = if count == 0 { None } else { Some(Chunk::concat(&locked.table.schema, &chunks)?) };
         let returning = delete.returning.as_ref().map(|items| (items.as_slice(), alias.as_str()));
         self.finish(locked, Changes { chunk, rows, count }, returning, params, "DELETE").await
+    }
+
+    /// The query that computes the rows.
+    pub(in crate::session) fn bind_delete(&self, moment: &Moment<'_>, delete: &ast::Delete) -> Result<Bound> {
+        let (name, alias) = target_of(delete)?;
+        moment.plan(&rows_to_delete(&*moment.writable(&name)?, delete, &alias), &[])
     }
 
     pub(in crate::session) fn describe_delete(

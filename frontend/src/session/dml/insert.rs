@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, new_null_array};
+use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
 use datafusion::sql::sqlparser::ast::{self, Expr, SelectItem, SetExpr};
 use weir_common::Chunk;
 use weir_common::catalog::Object;
 use weir_common::types::SqlType;
 
-use super::assign::{check, default, is_default, is_number, is_untyped, last_ident, refuse_if, target};
-use super::{Changes, bind_returning, build, check_not_null, chunk_batch, merged, table_name};
+use super::assign::{check, default, generated, is_default, is_number, is_untyped, last_ident, refuse_if, target};
+use super::{Changes, bind_returning, build, check_not_null, chunk_batch, literals, merged, table_name};
 use crate::batch;
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::Bound;
@@ -33,16 +33,27 @@ impl Session {
     pub(in crate::session) async fn insert(&self, insert: &ast::Insert, params: Params<'_>) -> Result<Reply> {
         let (name, alias) = target_of(insert)?;
         let locked = self.lock_table("INSERT", &name, false).await?;
-        let source = source(&locked.moment, &locked.object, insert, params.declared)?;
-        let plan = with_values(source.bound.plan, params)?;
-        locked.moment.settle(&source.bound.relations).await?;
-        let state = batch::state(locked.moment.config.clone())?;
+        let (columns, batches) = match literal_rows(&locked.moment, &locked.object, insert)? {
+            Some((columns, arrays)) => {
+                locked.moment.settle(&[]).await?;
+                (columns, vec![arrays])
+            }
+            None => {
+                let source = source(&locked.moment, &locked.object, insert, params.declared)?;
+                let plan = with_values(source.bound.plan, params)?;
+                locked.moment.settle(&source.bound.relations).await?;
+                let state = batch::state(locked.moment.config.clone())?;
+                let batches = batch::collect(&state, &plan).await?;
+                (source.columns, batches.iter().map(|batch| batch.columns().to_vec()).collect())
+            }
+        };
         let schema = &locked.table.schema;
         let mut rows = Vec::new();
-        for values in batch::collect(&state, &plan).await? {
-            let column = |i: usize| match source.columns.iter().position(|c| *c == i) {
-                Some(at) => values.column(at).clone(),
-                None => new_null_array(schema.field(i).data_type(), values.num_rows()),
+        for values in batches {
+            let count = values.first().map_or(0, |v| v.len());
+            let column = |i: usize| match columns.iter().position(|c| *c == i) {
+                Some(at) => values[at].clone(),
+                None => new_null_array(schema.field(i).data_type(), count),
             };
             let columns = (0..schema.fields().len()).map(column).collect();
             // NULLs are looked for with better words than Arrow's.
@@ -55,6 +66,12 @@ impl Session {
         let chunk = if chunks.is_empty() { None } else { Some(Chunk::concat(schema, &chunks)?) };
         let returning = insert.returning.as_ref().map(|items| (items.as_slice(), alias.as_str()));
         self.finish(locked, Changes { chunk, rows, count }, returning, params, "INSERT 0").await
+    }
+
+    /// The query that computes the rows.
+    pub(in crate::session) fn bind_insert(&self, moment: &Moment<'_>, insert: &ast::Insert) -> Result<Bound> {
+        let (name, _) = target_of(insert)?;
+        Ok(source(moment, &*moment.writable(&name)?, insert, &[])?.bound)
     }
 
     pub(in crate::session) fn describe_insert(
@@ -126,6 +143,30 @@ fn fit(targets: &mut Vec<usize>, values: usize, has_list: bool) -> Result<()> {
     Ok(())
 }
 
+/// The columns of an INSERT of literals, and which of the table's they are.
+fn literal_rows(
+    moment: &Moment<'_>,
+    object: &Object,
+    insert: &ast::Insert,
+) -> Result<Option<(Vec<usize>, Vec<ArrayRef>)>> {
+    let Some(query) = insert.source.as_deref() else { return Ok(None) };
+    let SetExpr::Values(values) = query.body.as_ref() else { return Ok(None) };
+    let plain = query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none() && query.fetch.is_none();
+    if !plain || object.columns.iter().any(|c| c.generated.is_some()) {
+        return Ok(None);
+    }
+    let mut targets = targets(object, insert)?;
+    let width = values.rows.first().map_or(0, |row| row.content.len());
+    if values.rows.iter().any(|row| row.content.len() != width) || width == 0 {
+        return Ok(None);
+    }
+    fit(&mut targets, width, !insert.columns.is_empty())?;
+    let columns: Vec<usize> = targets.iter().copied().chain(with_default(object, &targets)).collect();
+    let rows: Vec<&[Expr]> = values.rows.iter().map(|row| row.content.as_slice()).collect();
+    let arrays = literals::columns(object, &columns, &rows, moment.settings.time_zone())?;
+    Ok(arrays.map(|arrays| (columns, arrays)))
+}
+
 fn source(moment: &Moment<'_>, object: &Object, insert: &ast::Insert, declared: &[Option<SqlType>]) -> Result<Source> {
     let targets = targets(object, insert)?;
     match insert.source.as_deref() {
@@ -146,10 +187,33 @@ fn source(moment: &Moment<'_>, object: &Object, insert: &ast::Insert, declared: 
     }
 }
 
-/// Columns that get their default, as they are in no list.
+/// Columns that get their default, as they are in no list. Where columns are generated, all others are given, since they
+/// may be computed from any of them.
 fn with_default(object: &Object, targets: &[usize]) -> Vec<usize> {
-    let has_default = |i: &usize| object.columns[*i].default.is_some() && !targets.contains(i);
-    (0..object.columns.len()).filter(has_default).collect()
+    let generates = object.columns.iter().any(|c| c.generated.is_some());
+    let is_missing = |i: &usize| {
+        let column = &object.columns[*i];
+        let stored = !column.hidden && column.generated.is_none();
+        (column.default.is_some() || generates && stored) && !targets.contains(i)
+    };
+    (0..object.columns.len()).filter(is_missing).collect()
+}
+
+/// The query with generated columns at its end, computed from its own, which are those of the table in `columns`.
+fn with_generated(object: &Object, query: ast::Query, mut columns: Vec<usize>) -> Result<(ast::Query, Vec<usize>)> {
+    let generated = generated(object)?;
+    if generated.is_empty() {
+        return Ok((query, columns));
+    }
+    let names: Vec<String> = columns.iter().map(|i| object.columns[*i].name.clone()).collect();
+    let mut items: Vec<SelectItem> =
+        names.iter().map(|name| build::named(build::column(&object.name, name), name)).collect();
+    for (i, expr) in generated {
+        let column = &object.columns[i];
+        items.push(build::named(build::cast(expr, &column.sql_type), &column.name));
+        columns.push(i);
+    }
+    Ok((build::select(items, vec![build::derived(query, &object.name, &names)], None), columns))
 }
 
 fn from_values(
@@ -182,6 +246,7 @@ fn from_values(
     }
     let mut query = build::query(SetExpr::Values(build::values(converted)));
     query.with = with;
+    let (query, columns) = with_generated(object, query, columns)?;
     Ok(Source { bound: moment.plan(&query, declared)?, columns })
 }
 
@@ -250,6 +315,7 @@ fn from_query(
     }
     let outer = build::select(items, vec![build::derived(query, SOURCE, &names)], None);
     let columns = targets.iter().chain(&defaults).copied().collect();
+    let (outer, columns) = with_generated(object, outer, columns)?;
     Ok(Source { bound: moment.plan(&outer, declared)?, columns })
 }
 

@@ -26,17 +26,18 @@ use weir_meta::DmlGuard;
 use super::moment::with_values;
 use super::pending::{Pending, WrittenTable};
 use super::query::output_columns;
-use super::transaction::{Transaction, Write};
-use super::{Moment, OutputColumn, Params, Reply, Session, TransactionStatus};
+use super::transaction::{Block, Transaction, Write};
+use super::{Moment, OutputColumn, Params, Reply, Session};
 use crate::batch;
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::{Bound, relation_schema};
 use crate::statement::Name;
 
-mod assign;
-mod build;
+pub(super) mod assign;
+pub(super) mod build;
 mod delete;
 mod insert;
+mod literals;
 mod update;
 
 /// How long a block that already holds a table waits for another: two blocks may wait for each other.
@@ -140,26 +141,37 @@ impl Session {
         self.hand_over(object.id, vec![chunk], lock).await
     }
 
-    /// Hands changes to the table's job and waits until they are durable. It goes on when this future is dropped.
+    /// Hands changes to the table's job and waits until they are durable.
     pub(super) async fn hand_over(&self, table: JobId, chunks: Vec<Chunk>, lock: DmlGuard) -> Result<()> {
-        if chunks.is_empty() {
-            return Ok(());
+        self.hand_over_all(vec![(table, chunks, lock)]).await
+    }
+
+    /// Hands over what a block has written.
+    pub(super) async fn hand_over_block(&self, block: Block) -> Result<()> {
+        let mut writes = Vec::with_capacity(block.writes.len());
+        for (table, write) in block.writes {
+            writes.push((table, write.pending.into_chunks()?, write.lock));
         }
+        self.hand_over_all(writes).await
+    }
+
+    /// A task of its own does it, so that all of it goes on when this future is dropped.
+    async fn hand_over_all(&self, writes: Vec<(JobId, Vec<Chunk>, DmlGuard)>) -> Result<()> {
         let (meta, state) = (self.meta.clone(), self.state.clone());
         let written = tokio::spawn(async move {
-            let epoch: Epoch = meta.dml(table, chunks).await?;
-            drop(lock);
-            let mut state = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let newest = state.written.entry(table).or_default();
-            *newest = epoch.max(*newest);
+            for (table, chunks, lock) in writes {
+                if chunks.is_empty() {
+                    continue;
+                }
+                let epoch: Epoch = meta.dml(table, chunks).await?;
+                drop(lock);
+                let mut state = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let newest = state.written.entry(table).or_default();
+                *newest = epoch.max(*newest);
+            }
             Ok(())
         });
         written.await.unwrap_or_else(|e| Err(SqlError::internal(format!("the write failed: {e}"))))
-    }
-
-    /// Whether a block is open.
-    pub(super) fn in_block(&self) -> bool {
-        self.status() == TransactionStatus::Active
     }
 }
 

@@ -13,7 +13,7 @@ use weir_common::row::ByteRows;
 use weir_common::types::SqlType;
 use weir_common::{Chunk, TableDef};
 
-use super::assign::{check, default, is_default, is_number, is_untyped, last_ident, refuse_if, target, target_table};
+use super::assign::{check, default, generated, is_default, is_number, is_untyped, last_ident, refuse_if, target, target_table};
 use super::delete::{Once, all_columns, others, refuse_append_only};
 use super::{Changes, Locked, bind_returning, build, check_not_null, chunk_batch, merged, show_value};
 use crate::batch::{self, relation_keys};
@@ -23,6 +23,9 @@ use crate::session::moment::with_values;
 use crate::session::query::output_columns;
 use crate::session::{Moment, OutputColumn, Params, Reply, Session};
 use crate::statement::{Ident, Name};
+
+/// Begins the name of a column of the old row, where those of the new row have theirs.
+const OLD: &str = "_weir_old_";
 
 /// The columns that are set, and the query of the old rows with the new values behind them.
 struct Rows {
@@ -60,6 +63,12 @@ impl Session {
         let chunk = changes(&locked, &old, &new)?;
         let returning = update.returning.as_ref().map(|items| (items.as_slice(), alias.as_str()));
         self.finish(locked, Changes { chunk: Some(chunk), rows: vec![new], count }, returning, params, "UPDATE").await
+    }
+
+    /// The query that computes the rows.
+    pub(in crate::session) fn bind_update(&self, moment: &Moment<'_>, update: &ast::Update) -> Result<Bound> {
+        let (name, alias) = target_of(update)?;
+        Ok(rows(moment, &*moment.writable(&name)?, update, &alias, &[])?.bound)
     }
 
     pub(in crate::session) fn describe_update(
@@ -148,8 +157,36 @@ fn rows(
         let bound = moment.plan(&build::select(checked_items, from.clone(), None), declared)?;
         checked.iter().zip(&bound.columns).try_for_each(|(column, value)| check(column, &value.sql_type))?;
     }
-    let query = build::select(items, from, update.selection.clone());
-    Ok(Rows { set: assignments.into_iter().map(|(i, _)| i).collect(), bound: moment.plan(&query, declared)? })
+    let mut set: Vec<usize> = assignments.iter().map(|(i, _)| *i).collect();
+    let generated = generated(object)?;
+    if generated.is_empty() {
+        let query = build::select(items, from, update.selection.clone());
+        return Ok(Rows { set, bound: moment.plan(&query, declared)? });
+    }
+    // The columns that are not set follow, so that all generated ones can be computed from the new row.
+    let stored = |i: &usize| !object.columns[*i].hidden && object.columns[*i].generated.is_none();
+    let kept: Vec<usize> = (0..object.columns.len()).filter(|i| stored(i) && !set.contains(i)).collect();
+    for i in &kept {
+        items.push(build::named(build::column(alias, &object.columns[*i].name), &format!("k{i}")));
+    }
+    let name = |i: &usize| object.columns[*i].name.clone();
+    let names: Vec<String> = (0..object.columns.len())
+        .map(|i| format!("{OLD}{i}"))
+        .chain(set.iter().map(name))
+        .chain(kept.iter().map(name))
+        .collect();
+    let mut outer: Vec<_> = names[..object.columns.len() + set.len()]
+        .iter()
+        .map(|name| build::named(build::column(alias, name), name))
+        .collect();
+    for (i, expr) in generated {
+        let column = &object.columns[i];
+        outer.push(build::named(build::cast(expr, &column.sql_type), &format!("g{i}")));
+        set.push(i);
+    }
+    let inner = build::select(items, from, update.selection.clone());
+    let query = build::select(outer, vec![build::derived(inner, alias, &names)], None);
+    Ok(Rows { set, bound: moment.plan(&query, declared)? })
 }
 
 /// The changes from old rows to new ones, row by row.

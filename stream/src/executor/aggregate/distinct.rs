@@ -29,8 +29,6 @@ pub(super) struct DistinctSet {
 
 /// One of them.
 pub(super) struct Member {
-    /// Its index among all calls.
-    pub call: usize,
     filter: Option<usize>,
     /// `count` needs no values, only to be told how many.
     counts_only: bool,
@@ -46,9 +44,9 @@ impl DistinctSet {
     }
 
     /// Adds the next call with the same arguments.
-    pub fn join(&mut self, index: usize, call: &AggCall, accumulator: Box<dyn Accumulator>) {
+    pub fn join(&mut self, call: &AggCall, accumulator: Box<dyn Accumulator>) {
         let counts_only = call.function == AggFunction::Count;
-        self.members.push(Member { call: index, filter: call.filter, counts_only, accumulator });
+        self.members.push(Member { filter: call.filter, counts_only, accumulator });
     }
 
     /// Takes changes: row `i` of the chunk is in group `slots[i]`.
@@ -88,7 +86,7 @@ impl DistinctSet {
                 Vec::new()
             } else {
                 let turned = UInt32Array::from(turned);
-                args.iter().map(|arg| take(arg, &turned, None)).collect::<Result<_, _>>()?
+                args.iter().map(|arg| Ok(take(arg, &turned, None)?)).collect::<Result<_>>()?
             };
             member.accumulator.add(&Rows { groups: &turned_groups, signs: Some(&signs), args });
         }

@@ -50,7 +50,7 @@ impl Changes {
         }
         let group_rows = UInt32Array::from(group_rows);
         let (keys, results) = self.new.split_at(self.group_columns);
-        let mut columns = keys.iter().map(|key| take(key, &group_rows, None)).collect::<Result<Vec<_>, _>>()?;
+        let mut columns = keys.iter().map(|key| Ok(take(key, &group_rows, None)?)).collect::<Result<Vec<_>>>()?;
         for (new, old) in results.iter().zip(&self.old) {
             let column = match old {
                 Some(old) => interleave(&[old.as_ref(), new.as_ref()], &sources)?,

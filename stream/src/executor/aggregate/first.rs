@@ -175,7 +175,7 @@ impl Top {
         }
     }
 
-    fn place(&self, key: &[u8]) -> Result<usize, usize> {
+    fn place(&self, key: &[u8]) -> std::result::Result<usize, usize> {
         self.keys.binary_search_by(|k| (**k).cmp(key))
     }
 

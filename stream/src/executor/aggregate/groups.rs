@@ -88,11 +88,12 @@ impl Groups {
         };
         self.grow(resolved.len);
         if let Some(rows) = resolved.rows.take() {
-            load_i64(&mut self.counts, &resolved.found, rows.column(self.columns()));
+            let columns = self.columns();
+            load_i64(&mut self.counts, &resolved.found, rows.column(columns));
             resolved.found.iter().for_each(|slot| self.exists[*slot as usize] = true);
             self.alive += resolved.found.len();
             let found = &resolved.found;
-            self.show(found.iter().enumerate().map(|(row, slot)| (row, *slot)), &rows.columns()[..self.columns()])?;
+            self.show(found.iter().enumerate().map(|(row, slot)| (row, *slot)), &rows.columns()[..columns])?;
             resolved.rows = Some(rows);
         }
         Ok(Touched { slots: resolved.slots, found: resolved.found, rows: resolved.rows, len: resolved.len })

@@ -59,6 +59,7 @@ use self::layout::{Family, arg_types, families};
 use super::Executor;
 use crate::cache::MemoryShare;
 use crate::error::StreamError;
+use crate::expr::ErrorCounter;
 use crate::message::Output;
 use crate::Result;
 
@@ -72,8 +73,8 @@ pub struct Aggregate {
     calls: Vec<Call>,
     distinct: Vec<DistinctSet>,
     memory: MemoryShare,
-    /// Results so far that had no room in their type.
-    errors: u64,
+    /// Where results are counted that have no room in their type.
+    errors: Arc<ErrorCounter>,
 }
 
 /// One aggregate function.
@@ -133,7 +134,12 @@ impl Aggregate {
             calls.push(Call { args: call.args.clone(), filter: call.filter, state, old: Vec::new() });
         }
         let (group_by, output, memory) = (plan.group_by.clone(), Arc::clone(output), MemoryShare::new(memory));
-        Ok(Aggregate { group_by, output, groups: Groups::new(groups), calls, distinct, memory, errors: 0 })
+        Ok(Aggregate { group_by, output, groups: Groups::new(groups), calls, distinct, memory, errors: Arc::default() })
+    }
+
+    /// Counts results there that have no room in their type.
+    pub fn counting(self, errors: Arc<ErrorCounter>) -> Aggregate {
+        Aggregate { errors, ..self }
     }
 
     /// The groups of rows, with their state in memory.
@@ -176,7 +182,9 @@ impl Aggregate {
         for slots in dirty.chunks(CHUNK_ROWS) {
             let mut new = self.groups.group_columns(slots)?;
             for call in &self.calls {
-                new.push(call.state.results(slots, &self.groups, &self.distinct, &mut self.errors)?);
+                let mut errors = 0;
+                new.push(call.state.results(slots, &self.groups, &self.distinct, &mut errors)?);
+                (0..errors).for_each(|_| self.errors.add("value out of range: the result of an aggregate function".into()));
             }
             let existed: Vec<bool> = slots.iter().map(|slot| self.groups.existed(*slot)).collect();
             let alive: Vec<bool> = slots.iter().map(|slot| self.groups.is_alive(*slot)).collect();

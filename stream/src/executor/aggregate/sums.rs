@@ -46,7 +46,7 @@ impl IntSums {
     }
 
     /// The result of a group, `None` for NULL. The error: it has no room in an `i128`.
-    fn result(&self, slot: u32) -> Result<Option<i128>, TooLarge> {
+    fn result(&self, slot: u32) -> Checked<Option<i128>> {
         let (sum, values) = (self.sums[slot as usize], self.values[slot as usize]);
         if values == 0 {
             return Ok(None);
@@ -169,7 +169,7 @@ impl WideSums {
         self.values[group] += sign;
     }
 
-    fn sum(&self, slot: usize) -> Result<i256, TooLarge> {
+    fn sum(&self, slot: usize) -> Checked<i256> {
         let (high, low) = (self.high[slot], self.low[slot]);
         match high {
             0 => Ok(low),
@@ -178,7 +178,7 @@ impl WideSums {
         }
     }
 
-    fn result(&self, slot: u32) -> Result<Option<i256>, TooLarge> {
+    fn result(&self, slot: u32) -> Checked<Option<i256>> {
         let slot = slot as usize;
         if self.values[slot] == 0 {
             return Ok(None);
@@ -262,10 +262,12 @@ impl Accumulator for WideSums {
 }
 
 /// A result that its type can't hold.
-pub(super) struct TooLarge;
+struct TooLarge;
+
+type Checked<T> = std::result::Result<T, TooLarge>;
 
 /// NULL for what is too large, counted.
-fn fitting<T>(result: Result<Option<T>, TooLarge>, errors: &mut u64) -> Option<T> {
+fn fitting<T>(result: Checked<Option<T>>, errors: &mut u64) -> Option<T> {
     result.unwrap_or_else(|TooLarge| {
         *errors += 1;
         None
@@ -297,16 +299,16 @@ fn scale_of(output: &DataType) -> i8 {
 }
 
 /// A sum with other digits after the point, rounded half away from zero.
-fn rescale(value: i256, from: i8, to: i8) -> Result<i256, TooLarge> {
+fn rescale(value: i256, from: i8, to: i8) -> Checked<i256> {
     if from == to { Ok(value) } else { average(value, 1, from, to) }
 }
 
-fn rescale_i128(value: i128, from: i8, to: i8) -> Result<i128, TooLarge> {
+fn rescale_i128(value: i128, from: i8, to: i8) -> Checked<i128> {
     if from == to { Ok(value) } else { rescale(i256::from_i128(value), from, to)?.to_i128().ok_or(TooLarge) }
 }
 
 /// `sum / count`, rounded half away from zero as numerics are, with `to` digits after the point where the sum has `from`.
-fn average(sum: i256, count: i64, from: i8, to: i8) -> Result<i256, TooLarge> {
+fn average(sum: i256, count: i64, from: i8, to: i8) -> Checked<i256> {
     let count = i256::from_i128(i128::from(count));
     if to < from {
         let shift = power_of_ten((from - to) as u8);

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, BinaryArray, RecordBatch};
 use arrow::datatypes::{DataType, Schema};
 use weir_common::key::{KeyOrder, SortColumn, decode_keys, encode_keys, is_exact};
 use weir_common::plan::AggCall;

@@ -302,3 +302,79 @@ fn encode(rows: &RecordBatch, key: &[usize]) -> Result<ByteRows> {
 fn keys_bytes(keys: &ByteRows) -> usize {
     keys.bytes() + keys.len() * size_of::<usize>()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeMap;
+
+    use arrow::array::{AsArray, Int64Array, StringArray};
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    fn columns(values: &[i64]) -> Vec<ArrayRef> {
+        let texts = values.iter().map(|v| (v % 3 != 0).then(|| v.to_string()));
+        vec![Arc::new(Int64Array::from(values.to_vec())), Arc::new(texts.collect::<StringArray>())]
+    }
+
+    fn arena() -> Arena {
+        let fields = vec![Field::new("v", DataType::Int64, false), Field::new("t", DataType::Utf8, true)];
+        Arena::new(Arc::new(Schema::new(fields)), vec![0])
+    }
+
+    fn check(arena: &mut Arena, rows: &BTreeMap<u32, i64>) {
+        assert_eq!(arena.len(), rows.len());
+        let ids: Vec<_> = rows.keys().map(|id| RowId(*id)).chain([RowId::NONE]).collect();
+        let gathered = arena.gather(&ids).unwrap();
+        let values: Vec<_> = rows.values().copied().collect();
+        let expected = columns(&values);
+        assert_eq!(gathered[0].as_primitive::<Int64Type>().values()[..rows.len()], values);
+        assert_eq!(&gathered[1].slice(0, rows.len()), &expected[1]);
+        assert!(gathered.iter().all(|c| c.is_null(rows.len())));
+        for (id, value) in rows {
+            let key = encode_keys(&columns(&[*value])[..1], &[KeyOrder::ASC]).unwrap();
+            assert_eq!(arena.key(RowId(*id)), key.get(0));
+        }
+    }
+
+    #[test]
+    fn rows_keep_their_ids_while_blocks_are_rewritten() {
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut arena = arena();
+        let mut rows = BTreeMap::new();
+        arena.insert(&columns(&[7, 8]), 2).unwrap().iter().zip([7, 8]).for_each(|(id, v)| drop(rows.insert(id.0, v)));
+        arena.keep_keys().unwrap();
+        for _ in 0..400 {
+            let values: Vec<i64> = (0..rng.random_range(0..40)).map(|_| rng.random_range(0..1000)).collect();
+            let ids = arena.insert(&columns(&values), values.len()).unwrap();
+            ids.iter().zip(&values).for_each(|(id, v)| assert_eq!(rows.insert(id.0, *v), None));
+            for _ in 0..rng.random_range(0..40) {
+                let at = rng.random_range(0..=arena.ids() as u32);
+                if let Some((id, _)) = rows.range(at..).next().map(|(id, v)| (*id, *v)) {
+                    arena.remove(RowId(id));
+                    rows.remove(&id);
+                }
+            }
+            arena.compact().unwrap();
+            check(&mut arena, &rows);
+            assert!(arena.levels.iter().all(|level| level.len() < FAN_IN));
+            assert!(arena.blocks.iter().flatten().all(|block| !block.is_sparse()));
+        }
+        rows.keys().for_each(|id| arena.remove(RowId(*id)));
+        assert_eq!((arena.len(), arena.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_small_part_of_a_large_batch_is_copied() {
+        let mut arena = arena();
+        let large: Vec<i64> = (0..10_000).collect();
+        let slices: Vec<_> = columns(&large).iter().map(|c| c.slice(17, 3)).collect();
+        let ids = arena.insert(&slices, 3).unwrap();
+        assert!(arena.bytes() < 2_000, "{}", arena.bytes());
+        assert_eq!(arena.gather(&ids).unwrap()[0].as_primitive::<Int64Type>().values()[..], [17, 18, 19]);
+    }
+}

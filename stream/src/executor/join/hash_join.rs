@@ -114,8 +114,7 @@ impl Join {
     ) -> Result<Join> {
         let (left_on, right_on): (Vec<_>, Vec<_>) = plan.on.iter().copied().unzip();
         let by_row = residual.is_some();
-        let rules =
-            [KeyRule::new(plan.null_equals_null, &right_on), KeyRule::new(plan.null_equals_null, &left_on)];
+        let rules = [KeyRule::new(plan.null_equals_null, &right_on), KeyRule::new(plan.null_equals_null, &left_on)];
         let left = Side::new(left_rows, left_schema.fields().len(), left_on, by_row, memory.clone())?;
         let right = Side::new(right_rows, right_schema.fields().len(), right_on, by_row, memory.clone())?;
         if left.counted() != plan.kind.counts_left() || right.counted() != plan.kind.counts_right() {
@@ -123,12 +122,8 @@ impl Join {
         }
         let both: Vec<_> = left_schema.fields().iter().chain(right_schema.fields()).cloned().collect();
         let residual = residual.map(|condition| {
-            let columns = |own_first| Columns {
-                schema: Arc::new(Schema::new(both.clone())),
-                own_first,
-                own: true,
-                other: true,
-            };
+            let columns =
+                |own_first| Columns { schema: Arc::new(Schema::new(both.clone())), own_first, own: true, other: true };
             Residual { condition, columns: [columns(true), columns(false)] }
         });
         Ok(Join { sides: [left, right], ports: ports(plan.kind, output_schema, rules), residual, memory })
@@ -339,7 +334,12 @@ impl Change<'_> {
     }
 
     /// Whether the condition is true for each candidate.
-    fn passed(&mut self, candidates: &[(usize, RowId)], condition: &Expression, columns: &Columns) -> Result<Vec<bool>> {
+    fn passed(
+        &mut self,
+        candidates: &[(usize, RowId)],
+        condition: &Expression,
+        columns: &Columns,
+    ) -> Result<Vec<bool>> {
         if candidates.is_empty() {
             return Ok(Vec::new());
         }

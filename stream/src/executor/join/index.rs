@@ -213,3 +213,44 @@ impl KeyIndex {
         self.entries[id.index()].as_mut().expect("an entry id names an entry that is there")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn rows_of_a_key_come_and_go() {
+        let mut index = KeyIndex::default();
+        let long = [7; 100];
+        let (a, b) = (index.insert(1, b"a"), index.insert(1, &long));
+        assert_eq!((index.find(1, b"a"), index.find(1, &long), index.find(1, b"b")), (Some(a), Some(b), None));
+        assert_eq!([1, 2, 3].map(|row| index.push(a, RowId(row))), [0, 1, 2]);
+        assert_eq!(index.swap_remove(a, 0), Some(RowId(3)));
+        assert_eq!(index.swap_remove(a, 1), None);
+        assert_eq!((index.rows(a), index.rows(b), index.rows(EntryId::NONE)), (&[RowId(3)][..], &[][..], &[][..]));
+        assert_eq!(index.swap_remove(a, 0), None);
+        assert!(index.rows(a).is_empty());
+        index.remove(b);
+        assert_eq!((index.find(1, &long), index.heap_bytes), (None, 0));
+        assert_eq!(index.insert(2, b"c"), b);
+    }
+
+    #[test]
+    fn the_clock_spares_what_was_used() {
+        let mut index = KeyIndex::default();
+        let entries: Vec<_> = (0..4_u8).map(|key| index.insert(u64::from(key), &[key])).collect();
+        // The first round only takes the marks away.
+        assert_eq!(index.next_cold(), Some(entries[0]));
+        index.remove(entries[0]);
+        index.touch(entries[1]);
+        assert_eq!(index.next_cold(), Some(entries[2]));
+        index.remove(entries[2]);
+        assert_eq!(index.next_cold(), Some(entries[3]));
+        index.remove(entries[3]);
+        assert_eq!(index.next_cold(), Some(entries[1]));
+        index.remove(entries[1]);
+        assert_eq!(index.next_cold(), None);
+    }
+}

@@ -10,7 +10,6 @@
 //! So a row whose key is not in memory goes to the table alone, and memory fills with the keys that the other input asks
 //! for. Counts of matches are changed in memory and written once per row and epoch, by [`Side::write_matches`].
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
@@ -119,8 +118,9 @@ impl Side {
     /// Looks once whether the table is empty, because then memory can hold everything. To be called before all else.
     pub async fn start(&mut self) -> Result<()> {
         if self.complete.is_none() {
-            let any = ScanRange { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false, limit: 1 };
-            self.complete = Some(self.table.scan(&[any]).await?.rows.num_rows() == 0);
+            let first = |vnode: Vnode| ScanRange { limit: 1, ..ScanRange::prefix(&vnode.prefix()) };
+            let ranges: Vec<_> = self.table.vnodes().iter().map(first).collect();
+            self.complete = Some(self.table.scan(&ranges).await?.rows.num_rows() == 0);
         }
         Ok(())
     }
@@ -147,11 +147,15 @@ impl Side {
         if missing.is_empty() {
             return Ok(());
         }
-        let ranges = self.ranges(columns, UInt32Array::from(missing))?;
+        let prefixes = self.prefixes(columns, UInt32Array::from(missing))?;
+        // In the order of the table, so that neighbours are read together.
+        let mut wanted: Vec<_> = prefixes.iter().zip(entries).collect();
+        wanted.sort_unstable_by_key(|(prefix, _)| *prefix);
+        let ranges: Vec<_> = wanted.iter().map(|(prefix, _)| ScanRange::prefix(prefix)).collect();
         let scanned = self.table.scan(&ranges).await?;
         let ids = self.add_rows(&scanned.rows.columns()[..self.width], scanned.rows.num_rows())?;
         for (id, range) in ids.iter().zip(&scanned.range) {
-            self.link(*id, entries[*range as usize]);
+            self.link(*id, wanted[*range as usize].1);
         }
         if let Some(matches) = scanned.rows.columns().get(self.width).filter(|_| self.counts_by_row) {
             let matches = as_bigint(matches)?;
@@ -265,13 +269,13 @@ impl Side {
         self.complete == Some(true)
     }
 
-    /// The ranges of the table that have the keys of these rows.
-    fn ranges(&self, columns: &[ArrayRef], rows: UInt32Array) -> Result<Vec<ScanRange>> {
+    /// The first bytes of the table's keys for the join keys of these rows.
+    fn prefixes(&self, columns: &[ArrayRef], rows: UInt32Array) -> Result<ByteRows> {
         if columns.is_empty() {
-            return Ok(vec![ScanRange::prefix(&Vnode::of(&[]).prefix())]);
+            return Ok([&Vnode::of(&[]).prefix()[..]].into_iter().collect());
         }
         let columns = columns.iter().map(|c| take(c, &rows, None)).collect::<std::result::Result<Vec<_>, _>>()?;
-        Ok(self.table.prefixes(&columns)?.iter().map(ScanRange::prefix).collect())
+        Ok(self.table.prefixes(&columns)?)
     }
 
     /// Writes the rows of a chunk that can match to the table.

@@ -1,0 +1,213 @@
+//! Operators, casts and aggregates with PostgreSQL's types and results, out of DataFusion's and Weir's functions.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use chrono_tz::Tz;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::execution::SessionStateDefaults;
+use datafusion::logical_expr::expr::{AggregateFunction, Between, InList, WindowFunctionDefinition};
+use datafusion::logical_expr::planner::ExprPlanner;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast, lit};
+use weir_common::SqlType;
+use weir_common::plan::AggFunction;
+use weir_stream::executor::aggregate::output_type;
+use weir_stream::functions::cast_to;
+
+use super::{FunctionSet, Scope, types};
+
+mod operators;
+
+/// The expression planners of the binder: ours first.
+pub(super) fn expr_planners(functions: &FunctionSet) -> Vec<Arc<dyn ExprPlanner>> {
+    let ours: Arc<dyn ExprPlanner> = Arc::new(operators::Operators::new(functions));
+    std::iter::once(ours).chain(SessionStateDefaults::default_expr_planners()).collect()
+}
+
+/// The expression as PostgreSQL means it. What is below it has been rewritten before.
+pub(super) fn rewrite(scope: &Scope<'_>, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::Cast(ref inner) => {
+            let Ok(from) = inner.expr.get_type(schema) else { return Ok(Transformed::no(expr)) };
+            let to = inner.field.data_type();
+            Ok(match convert(scope, &inner.expr, &from, to) {
+                Some(converted) => Transformed::yes(converted),
+                None => Transformed::no(expr),
+            })
+        }
+        Expr::Between(Between { expr, negated, low, high }) => {
+            let low = like(scope, *low, &expr, schema);
+            let high = like(scope, *high, &expr, schema);
+            Ok(Transformed::yes(Expr::Between(Between { expr, negated, low: Box::new(low), high: Box::new(high) })))
+        }
+        Expr::InList(InList { expr, list, negated }) => {
+            let list = list.into_iter().map(|item| like(scope, item, &expr, schema)).collect();
+            Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
+            let (left, right) = (like(scope, *left, &right, schema), *right);
+            let right = like(scope, right, &left, schema);
+            Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))))
+        }
+        Expr::ScalarFunction(mut call) => {
+            // What these say about an instant depends on the time zone.
+            let instant = match call.name() {
+                "date_part" | "date_trunc" if call.args.len() == 2 => 1,
+                "to_char" if call.args.len() == 2 => 0,
+                _ => return Ok(Transformed::no(Expr::ScalarFunction(call))),
+            };
+            let zone = time_zone(scope);
+            let of_instant = matches!(call.args[instant].get_type(schema), Ok(DataType::Timestamp(_, Some(_))));
+            if of_instant && zone != Tz::UTC {
+                call.args.push(lit(zone.name()));
+                return Ok(Transformed::yes(Expr::ScalarFunction(call)));
+            }
+            Ok(Transformed::no(Expr::ScalarFunction(call)))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+fn is_comparison(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+/// A quoted literal has the type of what it stands beside.
+fn like(scope: &Scope<'_>, expr: Expr, beside: &Expr, schema: &DFSchema) -> Expr {
+    if !matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), _)) {
+        return expr;
+    }
+    match beside.get_type(schema) {
+        Ok(DataType::Utf8 | DataType::Utf8View | DataType::Null) | Err(_) => expr,
+        Ok(other) => convert(scope, &expr, &DataType::Utf8, &other).unwrap_or_else(|| cast(expr, other)),
+    }
+}
+
+/// A cast that Arrow does otherwise than PostgreSQL, as a call of a function that does it.
+fn convert(scope: &Scope<'_>, expr: &Expr, from: &DataType, to: &DataType) -> Option<Expr> {
+    if from == to || arrow_agrees(from, to) {
+        return None;
+    }
+    let target = SqlType::from_arrow(to)?;
+    let zoned = |t: &DataType| matches!(t, DataType::Timestamp(_, Some(_)));
+    let zone = if zoned(from) || zoned(to) { time_zone(scope) } else { Tz::UTC };
+    let converted = cast_to(expr.clone(), &target, zone);
+    // The name of a type says less than Arrow's type where SQL has no name for it.
+    Some(if target.to_arrow() == *to { converted } else { cast(converted, to.clone()) })
+}
+
+/// The time zone of the session, which a view keeps.
+fn time_zone(scope: &Scope<'_>) -> Tz {
+    let name = scope.config.execution.time_zone.as_deref().unwrap_or("UTC");
+    name.parse().unwrap_or(Tz::UTC)
+}
+
+/// Casts that mean the same to Arrow and PostgreSQL: to a wider number, and of nothing.
+fn arrow_agrees(from: &DataType, to: &DataType) -> bool {
+    let bits = |t: &DataType| t.primitive_width().unwrap_or(0);
+    match (from, to) {
+        (DataType::Null, _) => true,
+        (f, t) if f.is_signed_integer() && t.is_signed_integer() => bits(t) >= bits(f),
+        (f, DataType::Float64) if f.is_signed_integer() => true,
+        (DataType::Float32, DataType::Float64) => true,
+        (f, DataType::Decimal128(p, s) | DataType::Decimal256(p, s)) if f.is_signed_integer() => {
+            i16::from(*p) - i16::from(*s) >= 19
+        }
+        (DataType::Decimal128(p, s), DataType::Decimal128(to_p, to_s) | DataType::Decimal256(to_p, to_s)) => {
+            to_s >= s && i16::from(*to_p) - i16::from(*to_s) >= i16::from(*p) - i16::from(*s)
+        }
+        (f, t) if f.is_unsigned_integer() => t.is_integer(),
+        // Between days and integers, as operators on dates are planned.
+        (DataType::Date32, DataType::Int32) | (DataType::Int32, DataType::Date32) => true,
+        (DataType::Date32, DataType::Timestamp(_, None)) => true,
+        (DataType::Duration(_), DataType::Interval(_)) => true,
+        (DataType::Utf8View | DataType::LargeUtf8, DataType::Utf8) => true,
+        (DataType::Timestamp(_, a), DataType::Timestamp(_, b)) => a == b,
+        _ => false,
+    }
+}
+
+/// The call, its arguments such that the result is as exact as in PostgreSQL, and the type that the result should have.
+pub(super) fn aggregate(expr: Expr, schema: &DFSchema) -> Result<(Expr, Option<DataType>)> {
+    match expr {
+        Expr::Alias(mut alias) => {
+            let (inner, output) = aggregate(*alias.expr, schema)?;
+            *alias.expr = inner;
+            Ok((Expr::Alias(alias), output))
+        }
+        Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
+            let name = func.name().to_string();
+            let original = Expr::AggregateFunction(AggregateFunction { func: func.clone(), params: params.clone() });
+            let output = adjust(&name, &mut params.args, schema);
+            let adjusted = Expr::AggregateFunction(AggregateFunction { func, params });
+            // The column keeps its name.
+            let expr = if adjusted == original { original } else { adjusted.alias(original.schema_name().to_string()) };
+            Ok((expr, output))
+        }
+        other => Ok((other, None)),
+    }
+}
+
+/// The same for window functions.
+pub(super) fn window(expr: Expr, schema: &DFSchema) -> Result<(Expr, Option<DataType>)> {
+    match expr {
+        Expr::Alias(mut alias) => {
+            let (inner, output) = window(*alias.expr, schema)?;
+            *alias.expr = inner;
+            Ok((Expr::Alias(alias), output))
+        }
+        Expr::WindowFunction(mut function) => {
+            let original = Expr::WindowFunction(function.clone());
+            let output = match &function.fun {
+                WindowFunctionDefinition::AggregateUDF(udf) => {
+                    let name = udf.name().to_string();
+                    adjust(&name, &mut function.params.args, schema)
+                }
+                WindowFunctionDefinition::WindowUDF(_) => {
+                    original.get_type(schema).ok().and_then(|t| types::normal(&t))
+                }
+            };
+            let adjusted = Expr::WindowFunction(function);
+            let expr = if adjusted == original { original } else { adjusted.alias(original.schema_name().to_string()) };
+            Ok((expr, output))
+        }
+        other => Ok((other, None)),
+    }
+}
+
+/// Casts arguments as the exactness of the result wants it; says what the result's type is to be.
+fn adjust(name: &str, args: &mut [Expr], schema: &DFSchema) -> Option<DataType> {
+    let function = match name {
+        "sum" => AggFunction::Sum,
+        "avg" => AggFunction::Avg,
+        "string_agg" => {
+            // DataFusion's gives a large string, which to Weir is jsonb.
+            return Some(DataType::Utf8);
+        }
+        _ => return None,
+    };
+    let arg = args.first_mut()?;
+    let arg_type = arg.get_type(schema).ok()?;
+    let output = output_type(function, Some(&arg_type))?;
+    let wider = match (function, &arg_type, output.clone()) {
+        (AggFunction::Sum, DataType::Int64, DataType::Decimal128(precision, 0)) => {
+            Some(DataType::Decimal128(precision - 10, 0))
+        }
+        // An average has four more digits than its argument.
+        (AggFunction::Avg, t, DataType::Decimal128(precision, scale)) if t.is_integer() => {
+            Some(DataType::Decimal128(precision, scale - 4))
+        }
+        (AggFunction::Avg, &DataType::Decimal128(_, s), DataType::Decimal128(precision, scale)) => {
+            Some(DataType::Decimal128(precision, s.max(scale - 4)))
+        }
+        _ => None,
+    };
+    if let Some(wider) = wider
+        && wider != arg_type
+    {
+        *arg = cast(arg.clone(), wider);
+    }
+    Some(output)
+}

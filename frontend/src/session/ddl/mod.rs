@@ -1,0 +1,191 @@
+//! CREATE and DROP.
+//!
+//! A CREATE checks names, plans the job, takes ids for it and its tables, and gives the object to meta, which starts the
+//! job. DDL takes effect at once, also in a transaction block.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use datafusion::sql::sqlparser::ast;
+use weir_common::catalog::{Object, ObjectKind};
+use weir_common::plan::JobPlan;
+use weir_common::{JobId, VNODE_COUNT};
+
+use super::{Moment, Reply, Session};
+use crate::error::{Result, SqlError, SqlState};
+use crate::planner::{self, Bound, Planned};
+use crate::statement::{AlterRateLimit, Body, Ident, Name, Statement};
+
+mod drop;
+mod index;
+mod names;
+mod schema;
+mod sink;
+mod table;
+mod view;
+
+/// A new object: all but its plan and ids.
+struct New<'a> {
+    schema: String,
+    name: String,
+    kind: ObjectKind,
+    statement: &'a Statement,
+}
+
+impl New<'_> {
+    /// The object, without columns, plan and id.
+    fn object(&self, owner: &str) -> Object {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Object {
+            id: JobId(0),
+            schema: self.schema.clone(),
+            name: self.name.clone(),
+            kind: self.kind,
+            columns: vec![],
+            primary_key: vec![],
+            append_only: false,
+            definition: self.statement.text.clone(),
+            query: None,
+            options: Default::default(),
+            format: None,
+            depends_on: vec![],
+            plan: None,
+            owner: owner.to_string(),
+            created_ms: now.map_or(0, |d| d.as_millis() as u64),
+        }
+    }
+}
+
+impl Session {
+    /// The place of a new object. `Err` with a reply inside: it is there already, and IF NOT EXISTS was said.
+    fn place<'a>(
+        &self,
+        moment: &Moment<'_>,
+        name: &Name,
+        kind: ObjectKind,
+        if_not_exists: bool,
+        statement: &'a Statement,
+    ) -> Result<Result<New<'a>, Reply>> {
+        let (schema, object) = moment.target(name)?;
+        if moment.catalog.find(&schema, &object).is_none() {
+            return Ok(Ok(New { schema, name: object, kind, statement }));
+        }
+        if if_not_exists {
+            return Ok(Err(skipped(&object, &tag("CREATE", kind))));
+        }
+        Err(name.mark(exists(&object)))
+    }
+
+    /// Gives an object its ids and hands it to meta.
+    async fn register(&self, mut object: Object, planned: Option<Planned>, foreground: bool) -> Result<Object> {
+        let needed = planned.as_ref().map_or(0, Planned::ids_needed);
+        let first = self.meta.allocate_ids(1 + needed).await?;
+        object.id = JobId(first);
+        if let Some(planned) = planned {
+            let planned = planned.number(object.id, first + 1);
+            object.columns = planned.columns;
+            object.primary_key = planned.primary_key;
+            object.append_only = planned.append_only;
+            object.plan = Some(planned.plan);
+        }
+        self.meta.create(object.clone(), foreground).await?;
+        Ok(object)
+    }
+
+    /// Registers an object; another session may have been faster.
+    async fn create(
+        &self,
+        object: Object,
+        planned: Option<Planned>,
+        foreground: bool,
+        if_not_exists: bool,
+    ) -> Result<Reply> {
+        let (name, tag) = (object.name.clone(), tag("CREATE", object.kind));
+        match self.register(object, planned, foreground).await {
+            Ok(_) => Ok(Reply::command(tag)),
+            Err(error) if if_not_exists && error.state == SqlState::DUPLICATE_TABLE => Ok(skipped(&name, &tag)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Actors of each fragment of a new job.
+    fn parallelism(&self, moment: &Moment<'_>, kind: ObjectKind) -> usize {
+        let setting = match kind {
+            ObjectKind::Table => "streaming_parallelism_for_table",
+            ObjectKind::Index => "streaming_parallelism_for_index",
+            ObjectKind::Sink => "streaming_parallelism_for_sink",
+            ObjectKind::Source | ObjectKind::View | ObjectKind::MaterializedView => {
+                "streaming_parallelism_for_materialized_view"
+            }
+        };
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        moment.settings.streaming_parallelism(setting).unwrap_or_else(cores).clamp(1, VNODE_COUNT)
+    }
+
+    pub(super) fn alter_rate_limit(&self, alter: &AlterRateLimit) -> Result<Reply> {
+        let object = self.moment()?.get(&alter.name)?;
+        if object.kind != alter.kind {
+            let message = format!("\"{}\" is not {}", object.name, super::show::with_article(alter.kind));
+            return Err(alter.name.mark(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)));
+        }
+        match alter.backfill {
+            true => self.meta.set_backfill_rate_limit(object.id, alter.rows_per_s)?,
+            false => self.meta.set_source_rate_limit(object.id, alter.rows_per_s)?,
+        }
+        Ok(Reply::command(tag("ALTER", alter.kind)))
+    }
+
+    /// The plan of the job that a CREATE would make, for EXPLAIN. `None`: it makes none.
+    pub(super) fn plan_job(&self, moment: &Moment<'_>, body: &Body) -> Result<Option<JobPlan>> {
+        Ok(match body {
+            Body::CreateTable(table) => Some(self.plan_table(moment, table)?.1.plan),
+            Body::CreateView(view) if view.materialized => {
+                let bound = view::bind(moment, view)?;
+                Some(planner::plan_view(&bound, self.parallelism(moment, ObjectKind::MaterializedView))?.plan)
+            }
+            Body::CreateIndex(index) => Some(self.plan_index(moment, index)?.1.plan),
+            Body::CreateSink(sink) => Some(self.plan_sink(moment, sink)?.1.plan),
+            _ => None,
+        })
+    }
+}
+
+/// The objects that a bound query names.
+fn dependencies(bound: &Bound) -> Vec<JobId> {
+    bound.relations.iter().map(|o| o.id).collect()
+}
+
+/// Gives the first columns of a query other names.
+fn rename(bound: &mut Bound, names: &[Ident], what: &str) -> Result<()> {
+    if let Some(extra) = names.get(bound.columns.len()) {
+        return Err(extra.mark(SqlError::syntax(format!("{what} specifies more column names than columns"))));
+    }
+    for (column, name) in bound.columns.iter_mut().zip(names) {
+        column.name = name.value.clone();
+    }
+    Ok(())
+}
+
+/// `CREATE MATERIALIZED VIEW`, `DROP TABLE` …
+fn tag(act: &str, kind: ObjectKind) -> String {
+    format!("{act} {}", kind.sql().to_uppercase())
+}
+
+fn exists(name: &str) -> SqlError {
+    SqlError::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
+}
+
+fn skipped(name: &str, tag: &str) -> Reply {
+    let mut notice = SqlError::notice(format!("relation \"{name}\" already exists, skipping"));
+    notice.state = SqlState::DUPLICATE_TABLE;
+    Reply::noticed(tag, vec![notice])
+}
+
+/// `SELECT * FROM relation`.
+fn select_all(object: &Object) -> ast::Query {
+    let from = super::dml::build::table(&object.schema, &object.name, &object.name);
+    let visible = object.columns.iter().filter(|c| !c.hidden);
+    let items = visible
+        .map(|c| super::dml::build::named(super::dml::build::column(&object.name, &c.name), &c.name))
+        .collect();
+    super::dml::build::select(items, vec![from], None)
+}

@@ -1,0 +1,64 @@
+//! Resolves the names of a query that is kept, so that it means the same in any session.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{self, ObjectName, TableFactor, VisitMut, VisitorMut};
+
+use crate::session::Moment;
+use crate::session::dml::build::ident;
+use crate::statement::Name;
+
+/// The query with the schema of every relation written out.
+pub(super) fn qualified(moment: &Moment<'_>, query: &ast::Query) -> ast::Query {
+    let mut query = query.clone();
+    let mut ctes = CommonTables::default();
+    let _ = VisitMut::visit(&mut query, &mut ctes);
+    let _ = VisitMut::visit(&mut query, &mut Qualify { moment, ctes: ctes.0 });
+    query
+}
+
+/// Names that a query itself gives to its parts.
+#[derive(Default)]
+struct CommonTables(HashSet<String>);
+
+impl VisitorMut for CommonTables {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+        for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
+            self.0.insert(crate::statement::Ident::from(&cte.alias.name).value);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+struct Qualify<'a> {
+    moment: &'a Moment<'a>,
+    ctes: HashSet<String>,
+}
+
+impl Qualify<'_> {
+    fn resolved(&self, name: &ObjectName) -> Option<ObjectName> {
+        let parsed = Name::from_ast(name).ok()?;
+        if parsed.schema.is_none() && self.ctes.contains(&parsed.name.value) {
+            return None;
+        }
+        let object = self.moment.find(&parsed).ok()??;
+        Some(ObjectName::from(vec![ident(&object.schema), ident(&object.name)]))
+    }
+}
+
+impl VisitorMut for Qualify<'_> {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        // With arguments it is a function.
+        if let TableFactor::Table { name, args: None, .. } = factor
+            && let Some(resolved) = self.resolved(name)
+        {
+            *name = resolved;
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,607 @@
+//! Functions and operators of jsonb. Values come and go in jsonb's normal form, so equal values are equal texts.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, GenericStringBuilder, Int32Array, LargeStringArray, LargeStringBuilder,
+    ListBuilder, OffsetSizeTrait, StringArray, StringBuilder,
+};
+use arrow::datatypes::{DataType, Field, Int64Type};
+use datafusion::error::{DataFusionError, Result};
+use weir_common::json::{Json, normalize, write_string};
+use weir_common::text::{TextFormat, write_value};
+use weir_common::{SqlState, SqlType};
+
+use super::function::{Call, Function, argument, convert, refuse};
+
+const JSONB: DataType = DataType::LargeUtf8;
+
+fn list_of(item: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new("item", item, true)))
+}
+
+pub(super) fn functions() -> Vec<Function> {
+    vec![
+        Function::new("jsonb_get", &[2], |_| Ok(JSONB), |call| step(call, member_or_item, as_json)),
+        Function::new("jsonb_get_text", &[2], |_| Ok(DataType::Utf8), |call| step(call, member_or_item, as_text)),
+        Function::new("jsonb_get_path", &[2], |_| Ok(JSONB), |call| walk(call, as_json)),
+        Function::new("jsonb_get_path_text", &[2], |_| Ok(DataType::Utf8), |call| walk(call, as_text)),
+        Function::new("jsonb_extract_path", &[], |_| Ok(JSONB), |call| walk_args(call, as_json)),
+        Function::new("jsonb_extract_path_text", &[], |_| Ok(DataType::Utf8), |call| walk_args(call, as_text)),
+        Function::new("jsonb_contains", &[2], |_| Ok(DataType::Boolean), |call| compare(call, contains)),
+        Function::new("jsonb_contained", &[2], |_| Ok(DataType::Boolean), |call| compare(call, |a, b| contains(b, a))),
+        Function::new("jsonb_exists", &[2], |_| Ok(DataType::Boolean), exists_one),
+        Function::new("jsonb_exists_any", &[2], |_| Ok(DataType::Boolean), |call| exists(call, |mut found| found.any(|f| f))),
+        Function::new("jsonb_exists_all", &[2], |_| Ok(DataType::Boolean), |call| exists(call, |mut found| found.all(|f| f))),
+        Function::new("jsonb_typeof", &[1], |_| Ok(DataType::Utf8), type_of).alias("json_typeof"),
+        Function::new("jsonb_array_length", &[1], |_| Ok(DataType::Int32), array_length).alias("json_array_length"),
+        Function::new("jsonb_concat", &[2], |_| Ok(JSONB), concat),
+        Function::new("jsonb_delete", &[2], |_| Ok(JSONB), delete),
+        Function::new("jsonb_delete_path", &[2], |_| Ok(JSONB), delete_path),
+        Function::new("jsonb_strip_nulls", &[1], |_| Ok(JSONB), strip_nulls),
+        Function::new("jsonb_elements", &[1], |_| Ok(list_of(JSONB)), elements),
+        Function::new("jsonb_elements_text", &[1], |_| Ok(list_of(DataType::Utf8)), elements_text),
+        Function::new("jsonb_keys", &[1], |_| Ok(list_of(DataType::Utf8)), keys),
+        Function::new("jsonb_build_array", &[], |_| Ok(JSONB), build_array).alias("json_build_array"),
+        Function::new("jsonb_build_object", &[], |_| Ok(JSONB), build_object).alias("json_build_object"),
+        Function::new("to_jsonb", &[1], |args| argument_is_known(argument(args, 0)), to_jsonb)
+            .alias("to_json")
+            .alias("row_to_json"),
+    ]
+}
+
+fn argument_is_known(data_type: &DataType) -> Result<DataType> {
+    match SqlType::from_arrow(data_type) {
+        Some(_) => Ok(JSONB),
+        None => Err(refuse(SqlState::FEATURE_NOT_SUPPORTED, format!("to_jsonb of {data_type} is not supported"))),
+    }
+}
+
+fn parse(text: &str) -> Result<Json<'_>> {
+    Json::parse(text).map_err(|e| refuse(SqlState::INVALID_TEXT, format!("invalid input syntax for type json: {e}")))
+}
+
+fn invalid(message: impl Into<String>) -> DataFusionError {
+    refuse(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+/// Argument `i` as jsonb. A text is read as JSON, for functions may be called with a literal.
+fn documents(call: &Call<'_>, i: usize) -> Result<LargeStringArray> {
+    let array = call.array(i)?;
+    match array.data_type() {
+        DataType::Utf8 | DataType::Utf8View => {
+            let texts = convert(&array, &DataType::Utf8)?;
+            let normal = |text: &str| {
+                normalize(text).map_err(|e| refuse(SqlState::INVALID_TEXT, format!("invalid input syntax for type json: {e}")))
+            };
+            texts.as_string::<i32>().iter().map(|t| t.map(normal).transpose()).collect()
+        }
+        _ => Ok(convert(&array, &JSONB)?.as_string::<i64>().clone()),
+    }
+}
+
+fn texts(call: &Call<'_>, i: usize) -> Result<StringArray> {
+    Ok(call.array_as(i, &DataType::Utf8)?.as_string().clone())
+}
+
+/// Argument `i` as lists of texts: the steps of a path.
+fn paths(call: &Call<'_>, i: usize) -> Result<Vec<Option<Vec<Option<String>>>>> {
+    let array = match call.type_of(i) {
+        DataType::Utf8 | DataType::Utf8View => {
+            super::cast::cast(&call.array(i)?, &SqlType::Array(Box::new(SqlType::Varchar)), chrono_tz::Tz::UTC)?
+        }
+        _ => call.array_as(i, &list_of(DataType::Utf8))?,
+    };
+    let lists = array.as_list::<i32>();
+    let path = |row: usize| {
+        lists.is_valid(row).then(|| {
+            let steps = lists.value(row);
+            steps.as_string::<i32>().iter().map(|s| s.map(str::to_owned)).collect()
+        })
+    };
+    Ok((0..lists.len()).map(path).collect())
+}
+
+/// Writes what was found; `false` makes it NULL.
+type Show = fn(&Json<'_>, &mut String) -> bool;
+
+fn as_json(value: &Json<'_>, out: &mut String) -> bool {
+    value.write_normal(out);
+    true
+}
+
+fn as_text(value: &Json<'_>, out: &mut String) -> bool {
+    match value {
+        Json::Null => return false,
+        Json::String(text) => out.push_str(text),
+        other => other.write_normal(out),
+    }
+    true
+}
+
+/// A column of jsonb or text, by the type of the call's result.
+fn collect(call: &Call<'_>, of: impl FnMut(usize, &mut String) -> Result<bool>) -> Result<ArrayRef> {
+    fn build<O: OffsetSizeTrait>(rows: usize, mut of: impl FnMut(usize, &mut String) -> Result<bool>) -> Result<ArrayRef> {
+        let mut builder = GenericStringBuilder::<O>::with_capacity(rows, rows * 16);
+        let mut out = String::new();
+        for row in 0..rows {
+            out.clear();
+            if of(row, &mut out)? {
+                builder.append_value(&out);
+            } else {
+                builder.append_null();
+            }
+        }
+        Ok(Arc::new(builder.finish()))
+    }
+    if *call.result_type() == JSONB { build::<i64>(call.rows(), of) } else { build::<i32>(call.rows(), of) }
+}
+
+/// A step into a value: by a name, or by a number.
+enum Step<'a> {
+    Name(&'a str),
+    Number(i64),
+}
+
+fn member_or_item<'a, 'b>(value: &'a Json<'b>, step: &Step<'_>) -> Option<&'a Json<'b>> {
+    match (value, step) {
+        (Json::Object(_), Step::Name(name)) => value.get(name),
+        (Json::Array(items), Step::Number(n)) => item(items, *n),
+        _ => None,
+    }
+}
+
+/// Counted from 0; from the end if negative.
+fn item<'a, 'b>(items: &'a [Json<'b>], number: i64) -> Option<&'a Json<'b>> {
+    index(items.len(), number).and_then(|i| items.get(i))
+}
+
+fn index(len: usize, number: i64) -> Option<usize> {
+    let number = if number < 0 { number.checked_add(i64::try_from(len).ok()?)? } else { number };
+    usize::try_from(number).ok()
+}
+
+type Find = for<'a, 'b> fn(&'a Json<'b>, &Step<'_>) -> Option<&'a Json<'b>>;
+
+fn step(call: &Call<'_>, find: Find, show: Show) -> Result<ArrayRef> {
+    let values = documents(call, 0)?;
+    let number = call.type_of(1).is_integer();
+    let keys = call.array_as(1, if number { &DataType::Int64 } else { &DataType::Utf8 })?;
+    collect(call, |row, out| {
+        if values.is_null(row) || keys.is_null(row) {
+            return Ok(false);
+        }
+        let step = match number {
+            true => Step::Number(keys.as_primitive::<Int64Type>().value(row)),
+            false => Step::Name(keys.as_string::<i32>().value(row)),
+        };
+        Ok(find(&parse(values.value(row))?, &step).is_some_and(|found| show(found, out)))
+    })
+}
+
+/// What a path leads to: names of members, and numbers of items.
+fn follow<'a, 'b>(value: &'a Json<'b>, path: &[Option<String>]) -> Option<&'a Json<'b>> {
+    path.iter().try_fold(value, |value, step| match value {
+        Json::Object(_) => value.get(step.as_deref()?),
+        Json::Array(items) => item(items, step.as_deref()?.trim().parse().ok()?),
+        _ => None,
+    })
+}
+
+fn walk(call: &Call<'_>, show: Show) -> Result<ArrayRef> {
+    let (values, paths) = (documents(call, 0)?, paths(call, 1)?);
+    collect(call, |row, out| {
+        let (Some(path), true) = (&paths[row], values.is_valid(row)) else { return Ok(false) };
+        Ok(follow(&parse(values.value(row))?, path).is_some_and(|found| show(found, out)))
+    })
+}
+
+/// The same with a step per argument.
+fn walk_args(call: &Call<'_>, show: Show) -> Result<ArrayRef> {
+    if call.len() == 0 {
+        return Err(refuse(SqlState::UNDEFINED_FUNCTION, "a path starts at a value"));
+    }
+    let values = documents(call, 0)?;
+    let steps = (1..call.len()).map(|i| texts(call, i)).collect::<Result<Vec<_>>>()?;
+    collect(call, |row, out| {
+        if values.is_null(row) || steps.iter().any(|s| s.is_null(row)) {
+            return Ok(false);
+        }
+        let path: Vec<_> = steps.iter().map(|s| Some(s.value(row).to_owned())).collect();
+        Ok(follow(&parse(values.value(row))?, &path).is_some_and(|found| show(found, out)))
+    })
+}
+
+fn compare(call: &Call<'_>, of: fn(&Json<'_>, &Json<'_>) -> bool) -> Result<ArrayRef> {
+    let (a, b) = (documents(call, 0)?, documents(call, 1)?);
+    let pairs = a.iter().zip(b.iter()).map(|(a, b)| match (a, b) {
+        (Some(a), Some(b)) => Ok(Some(of(&parse(a)?, &parse(b)?))),
+        _ => Ok(None),
+    });
+    Ok(Arc::new(pairs.collect::<Result<BooleanArray>>()?))
+}
+
+/// `a @> b`. An array also contains a scalar that is one of its items.
+fn contains(a: &Json<'_>, b: &Json<'_>) -> bool {
+    match (a, b) {
+        (Json::Array(items), scalar) if !is_container(scalar) => items.iter().any(|item| equal(item, scalar)),
+        _ => contains_same_kind(a, b),
+    }
+}
+
+fn contains_same_kind(a: &Json<'_>, b: &Json<'_>) -> bool {
+    match (a, b) {
+        (Json::Object(_), Json::Object(members)) => {
+            members.iter().all(|(key, wanted)| a.get(key).is_some_and(|found| contains_same_kind(found, wanted)))
+        }
+        (Json::Array(items), Json::Array(wanted)) => {
+            wanted.iter().all(|wanted| items.iter().any(|item| contains_same_kind(item, wanted)))
+        }
+        _ => !is_container(a) && equal(a, b),
+    }
+}
+
+fn is_container(value: &Json<'_>) -> bool {
+    matches!(value, Json::Array(_) | Json::Object(_))
+}
+
+/// Equal in SQL: numbers that differ in zeros at the end are.
+fn equal(a: &Json<'_>, b: &Json<'_>) -> bool {
+    match (a, b) {
+        (Json::Number(a), Json::Number(b)) => significant(a) == significant(b),
+        _ => a == b,
+    }
+}
+
+fn significant(number: &str) -> &str {
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
+}
+
+fn has(value: &Json<'_>, name: &str) -> bool {
+    let is_name = |item: &Json<'_>| matches!(item, Json::String(text) if text == name);
+    match value {
+        Json::Object(_) => value.get(name).is_some(),
+        Json::Array(items) => items.iter().any(is_name),
+        scalar => is_name(scalar),
+    }
+}
+
+fn exists_one(call: &Call<'_>) -> Result<ArrayRef> {
+    let (values, names) = (documents(call, 0)?, texts(call, 1)?);
+    let pairs = values.iter().zip(names.iter()).map(|(value, name)| match (value, name) {
+        (Some(value), Some(name)) => Ok(Some(has(&parse(value)?, name))),
+        _ => Ok(None),
+    });
+    Ok(Arc::new(pairs.collect::<Result<BooleanArray>>()?))
+}
+
+fn exists(call: &Call<'_>, of: fn(&mut dyn Iterator<Item = bool>) -> bool) -> Result<ArrayRef> {
+    let (values, names) = (documents(call, 0)?, paths(call, 1)?);
+    let pairs = values.iter().zip(&names).map(|(value, names)| match (value, names) {
+        (Some(value), Some(names)) => {
+            let value = parse(value)?;
+            Ok(Some(of(&mut names.iter().flatten().map(|name| has(&value, name)))))
+        }
+        _ => Ok(None),
+    });
+    Ok(Arc::new(pairs.collect::<Result<BooleanArray>>()?))
+}
+
+fn kind(value: &Json<'_>) -> &'static str {
+    match value {
+        Json::Null => "null",
+        Json::Bool(_) => "boolean",
+        Json::Number(_) => "number",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    }
+}
+
+fn type_of(call: &Call<'_>) -> Result<ArrayRef> {
+    let values = documents(call, 0)?;
+    let kinds = values.iter().map(|v| v.map(|v| Ok(kind(&parse(v)?))).transpose());
+    Ok(Arc::new(kinds.collect::<Result<StringArray>>()?))
+}
+
+fn array_length(call: &Call<'_>) -> Result<ArrayRef> {
+    let length = |value: &str| match parse(value)? {
+        Json::Array(items) => Ok(items.len() as i32),
+        Json::Object(_) => Err(invalid("cannot get array length of a non-array")),
+        _ => Err(invalid("cannot get array length of a scalar")),
+    };
+    let lengths = documents(call, 0)?.iter().map(|v| v.map(length).transpose()).collect::<Result<Int32Array>>()?;
+    Ok(Arc::new(lengths))
+}
+
+/// Objects are merged, the right one wins; anything else is put together as arrays.
+fn concat(call: &Call<'_>) -> Result<ArrayRef> {
+    let (a, b) = (documents(call, 0)?, documents(call, 1)?);
+    collect(call, |row, out| {
+        if a.is_null(row) || b.is_null(row) {
+            return Ok(false);
+        }
+        match (parse(a.value(row))?, parse(b.value(row))?) {
+            (Json::Object(mut members), Json::Object(more)) => {
+                members.extend(more);
+                Json::Object(members).write_normal(out);
+            }
+            (a, b) => {
+                let mut items = if let Json::Array(items) = a { items } else { vec![a] };
+                if let Json::Array(more) = b { items.extend(more) } else { items.push(b) }
+                Json::Array(items).write_normal(out);
+            }
+        }
+        Ok(true)
+    })
+}
+
+/// Without a member or the strings equal to a name, without several of them, or without an item.
+fn delete(call: &Call<'_>) -> Result<ArrayRef> {
+    let values = documents(call, 0)?;
+    let key_type = call.type_of(1);
+    if key_type.is_integer() {
+        let numbers = call.array_as(1, &DataType::Int64)?;
+        let numbers = numbers.as_primitive::<Int64Type>();
+        return change(call, &values, |row, value| {
+            if numbers.is_null(row) {
+                return Ok(None);
+            }
+            match value {
+                Json::Object(_) => Err(invalid("cannot delete from object using integer index")),
+                Json::Array(mut items) => {
+                    if let Some(i) = index(items.len(), numbers.value(row)).filter(|i| *i < items.len()) {
+                        items.remove(i);
+                    }
+                    Ok(Some(Json::Array(items)))
+                }
+                _ => Err(invalid("cannot delete from scalar")),
+            }
+        });
+    }
+    let names: Vec<Option<Vec<Option<String>>>> = match key_type {
+        DataType::List(_) => paths(call, 1)?,
+        _ => texts(call, 1)?.iter().map(|name| name.map(|n| vec![Some(n.to_owned())])).collect(),
+    };
+    change(call, &values, |row, value| {
+        let Some(names) = &names[row] else { return Ok(None) };
+        let named = |key: &str| names.iter().flatten().any(|n| n == key);
+        match value {
+            Json::Object(members) => {
+                Ok(Some(Json::Object(members.into_iter().filter(|(key, _)| !named(key)).collect())))
+            }
+            Json::Array(items) => {
+                let stays = |item: &Json<'_>| !matches!(item, Json::String(text) if named(text));
+                Ok(Some(Json::Array(items.into_iter().filter(stays).collect())))
+            }
+            _ => Err(invalid("cannot delete from scalar")),
+        }
+    })
+}
+
+fn delete_path(call: &Call<'_>) -> Result<ArrayRef> {
+    let (values, paths) = (documents(call, 0)?, paths(call, 1)?);
+    change(call, &values, |row, mut value| {
+        let Some(path) = &paths[row] else { return Ok(None) };
+        if !is_container(&value) {
+            return Err(invalid("cannot delete path in scalar"));
+        }
+        delete_at(&mut value, path);
+        Ok(Some(value))
+    })
+}
+
+fn delete_at(value: &mut Json<'_>, path: &[Option<String>]) {
+    let [Some(step), rest @ ..] = path else { return };
+    match value {
+        Json::Object(members) if rest.is_empty() => members.retain(|(key, _)| key != step),
+        Json::Object(members) => {
+            members.iter_mut().filter(|(key, _)| key == step).for_each(|(_, value)| delete_at(value, rest));
+        }
+        Json::Array(items) => {
+            let Some(i) = step.trim().parse().ok().and_then(|n| index(items.len(), n)).filter(|i| *i < items.len())
+            else {
+                return;
+            };
+            if rest.is_empty() {
+                items.remove(i);
+            } else {
+                delete_at(&mut items[i], rest);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn strip_nulls(call: &Call<'_>) -> Result<ArrayRef> {
+    fn strip(value: &mut Json<'_>) {
+        match value {
+            Json::Object(members) => {
+                members.retain(|(_, value)| *value != Json::Null);
+                members.iter_mut().for_each(|(_, value)| strip(value));
+            }
+            Json::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    let values = documents(call, 0)?;
+    change(call, &values, |_, mut value| {
+        strip(&mut value);
+        Ok(Some(value))
+    })
+}
+
+/// Each value changed; NULL stays NULL.
+fn change(
+    call: &Call<'_>,
+    values: &LargeStringArray,
+    of: impl for<'a> Fn(usize, Json<'a>) -> Result<Option<Json<'a>>>,
+) -> Result<ArrayRef> {
+    collect(call, |row, out| {
+        if values.is_null(row) {
+            return Ok(false);
+        }
+        let changed = of(row, parse(values.value(row))?)?;
+        if let Some(changed) = &changed {
+            changed.write_normal(out);
+        }
+        Ok(changed.is_some())
+    })
+}
+
+/// What a jsonb array holds, or why it is none.
+fn items(value: &str) -> Result<Vec<Json<'_>>> {
+    match parse(value)? {
+        Json::Array(items) => Ok(items),
+        Json::Object(_) => Err(invalid("cannot extract elements from an object")),
+        _ => Err(invalid("cannot extract elements from a scalar")),
+    }
+}
+
+fn elements(call: &Call<'_>) -> Result<ArrayRef> {
+    let values = documents(call, 0)?;
+    let mut lists = ListBuilder::new(LargeStringBuilder::new());
+    for value in &values {
+        if let Some(value) = value {
+            for item in items(value)? {
+                lists.values().append_value(item.to_string());
+            }
+        }
+        lists.append(value.is_some());
+    }
+    Ok(Arc::new(lists.finish()))
+}
+
+fn elements_text(call: &Call<'_>) -> Result<ArrayRef> {
+    let values = documents(call, 0)?;
+    let mut lists = ListBuilder::new(StringBuilder::new());
+    for value in &values {
+        if let Some(value) = value {
+            for item in items(value)? {
+                let mut out = String::new();
+                let shown = as_text(&item, &mut out);
+                lists.values().append_option(shown.then_some(out));
+            }
+        }
+        lists.append(value.is_some());
+    }
+    Ok(Arc::new(lists.finish()))
+}
+
+fn keys(call: &Call<'_>) -> Result<ArrayRef> {
+    let values = documents(call, 0)?;
+    let mut lists = ListBuilder::new(StringBuilder::new());
+    for value in &values {
+        if let Some(value) = value {
+            match parse(value)? {
+                Json::Object(members) => members.iter().for_each(|(key, _)| lists.values().append_value(key)),
+                Json::Array(_) => return Err(invalid("cannot call jsonb_object_keys on an array")),
+                _ => return Err(invalid("cannot call jsonb_object_keys on a scalar")),
+            }
+        }
+        lists.append(value.is_some());
+    }
+    Ok(Arc::new(lists.finish()))
+}
+
+fn arrays(call: &Call<'_>) -> Result<Vec<ArrayRef>> {
+    (0..call.len()).map(|i| call.array(i)).collect()
+}
+
+fn build_array(call: &Call<'_>) -> Result<ArrayRef> {
+    let args = arrays(call)?;
+    collect(call, |row, out| {
+        out.push('[');
+        for (i, arg) in args.iter().enumerate() {
+            out.push_str(if i == 0 { "" } else { ", " });
+            write_json(arg, row, out);
+        }
+        out.push(']');
+        Ok(true)
+    })
+}
+
+fn build_object(call: &Call<'_>) -> Result<ArrayRef> {
+    let args = arrays(call)?;
+    if args.len() % 2 != 0 {
+        return Err(invalid("argument list must have even number of elements"));
+    }
+    collect(call, |row, out| {
+        let mut object = String::from("{");
+        for (i, pair) in args.chunks_exact(2).enumerate() {
+            if pair[0].is_null(row) {
+                return Err(invalid(format!("argument {}: key must not be null", 2 * i + 1)));
+            }
+            object.push_str(if i == 0 { "" } else { ", " });
+            let mut key = String::new();
+            write_value(&pair[0], row, &TextFormat::default(), &mut key);
+            write_string(&key, &mut object);
+            object.push_str(": ");
+            write_json(&pair[1], row, &mut object);
+        }
+        object.push('}');
+        // Puts the members in order.
+        parse(&object)?.write_normal(out);
+        Ok(true)
+    })
+}
+
+fn to_jsonb(call: &Call<'_>) -> Result<ArrayRef> {
+    let values = call.array(0)?;
+    collect(call, |row, out| {
+        if values.is_null(row) {
+            return Ok(false);
+        }
+        let mut json = String::new();
+        write_json(&values, row, &mut json);
+        parse(&json)?.write_normal(out);
+        Ok(true)
+    })
+}
+
+/// Appends a value of any type as JSON.
+fn write_json(array: &dyn Array, row: usize, out: &mut String) {
+    if array.is_null(row) {
+        return out.push_str("null");
+    }
+    match array.data_type() {
+        DataType::Boolean => out.push_str(if array.as_boolean().value(row) { "true" } else { "false" }),
+        DataType::LargeUtf8 => out.push_str(array.as_string::<i64>().value(row)),
+        DataType::List(_) => {
+            let items = array.as_list::<i32>().value(row);
+            out.push('[');
+            for i in 0..items.len() {
+                out.push_str(if i == 0 { "" } else { ", " });
+                write_json(&items, i, out);
+            }
+            out.push(']');
+        }
+        DataType::Struct(fields) => {
+            out.push('{');
+            for (i, (field, column)) in fields.iter().zip(array.as_struct().columns()).enumerate() {
+                out.push_str(if i == 0 { "" } else { ", " });
+                write_string(field.name(), out);
+                out.push_str(": ");
+                write_json(column, row, out);
+            }
+            out.push('}');
+        }
+        other => {
+            let mut text = String::new();
+            write_value(array, row, &TextFormat::default(), &mut text);
+            match other {
+                DataType::Timestamp(_, zone) => write_string(&iso(text, zone.is_some()), out),
+                // NaN and infinities are no numbers in JSON.
+                t if t.is_numeric() && text.ends_with(|c: char| c.is_ascii_digit()) => out.push_str(&text),
+                _ => write_string(&text, out),
+            }
+        }
+    }
+}
+
+/// A timestamp as ISO 8601 writes it: with a T, and minutes in the zone.
+fn iso(text: String, with_zone: bool) -> String {
+    let text = text.replacen(' ', "T", 1);
+    let short = text.rfind(['+', '-']).is_some_and(|sign| text.len() - sign == 3);
+    if with_zone && short { text + ":00" } else { text }
+}

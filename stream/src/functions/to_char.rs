@@ -1,0 +1,409 @@
+//! `to_char`: timestamps and numbers as text by a pattern.
+//!
+//! Of times: `YYYY YYY YY Y IYYY CC Q MM Month Mon WW IW W DDD DD D ID J Day Dy HH24 HH12 HH MI SS MS US SSSS AM PM A.M.
+//! P.M. BC AD TZ OF`, in the case in which they are written where that matters; of numbers: `9 0 . D , G S MI PL PR L $`.
+//! `FM` leaves out zeros and blanks that only fill, and text in double quotes stays as it is.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, StringBuilder};
+use arrow::datatypes::{DataType, IntervalMonthDayNanoType, TimestampMicrosecondType};
+use chrono_tz::Tz;
+use datafusion::error::Result;
+use weir_common::SqlType;
+use weir_common::calendar::{
+    Civil, MICROS_PER_DAY, MICROS_PER_SECOND, instant_to_local, iso_weekday, offset_of_instant, split_timestamp,
+};
+use weir_common::text::{TextFormat, write_value};
+
+use super::cast::{cast, zone};
+use super::function::{Arguments, Call, Function, argument, no_such_function};
+
+pub(super) fn functions() -> Vec<Function> {
+    vec![Function::new("to_char", &[2, 3], result_type, to_char)]
+}
+
+fn result_type(args: &Arguments<'_>) -> Result<DataType> {
+    match argument(args, 0) {
+        DataType::Timestamp(..)
+        | DataType::Date32
+        | DataType::Time64(_)
+        | DataType::Interval(_)
+        | DataType::Duration(_)
+        | DataType::Null => Ok(DataType::Utf8),
+        number if number.is_numeric() => Ok(DataType::Utf8),
+        _ => Err(no_such_function("to_char", args)),
+    }
+}
+
+fn to_char(call: &Call<'_>) -> Result<ArrayRef> {
+    let values = call.array(0)?;
+    let patterns = call.array_as(1, &DataType::Utf8)?;
+    let patterns = patterns.as_string::<i32>();
+    let show: Box<dyn Fn(usize, &str) -> Option<String>> = match values.data_type() {
+        DataType::Timestamp(_, Some(_)) => {
+            let (zone, instants) = (zone(call, 2)?, cast(&values, &SqlType::TimestampTz, Tz::UTC)?);
+            Box::new(move |row, pattern| {
+                let instant = instants.as_primitive::<TimestampMicrosecondType>().value(row);
+                Moment::of(instant_to_local(zone, instant), Some((zone, instant))).map(|m| m.format(pattern))
+            })
+        }
+        DataType::Interval(_) | DataType::Duration(_) => {
+            let intervals = cast(&values, &SqlType::Interval, Tz::UTC)?;
+            Box::new(move |row, pattern| {
+                let i = intervals.as_primitive::<IntervalMonthDayNanoType>().value(row);
+                let civil = Civil {
+                    year: i64::from(i.months / 12),
+                    month: i.months.unsigned_abs() % 12,
+                    day: i.days.unsigned_abs(),
+                };
+                let moment = Moment { civil, days: 0, time: i.nanoseconds / 1_000, zone: None };
+                Some(moment.format(pattern))
+            })
+        }
+        number if number.is_numeric() => {
+            let numbers = cast(&values, &SqlType::Numeric(None), Tz::UTC)?;
+            Box::new(move |row, pattern| {
+                let pattern = Pattern::read(pattern);
+                let format = TextFormat { declared_scale: Some(pattern.fraction.len() as i8), ..TextFormat::default() };
+                let mut digits = String::new();
+                write_value(&numbers, row, &format, &mut digits);
+                Some(pattern.format(&digits))
+            })
+        }
+        DataType::Time64(_) => {
+            let times = cast(&values, &SqlType::Interval, Tz::UTC)?;
+            Box::new(move |row, pattern| {
+                let time = times.as_primitive::<IntervalMonthDayNanoType>().value(row).nanoseconds / 1_000;
+                Moment::of(time, None).map(|m| m.format(pattern))
+            })
+        }
+        _ => {
+            let times = cast(&values, &SqlType::Timestamp, Tz::UTC)?;
+            Box::new(move |row, pattern| {
+                Moment::of(times.as_primitive::<TimestampMicrosecondType>().value(row), None).map(|m| m.format(pattern))
+            })
+        }
+    };
+    let mut builder = StringBuilder::new();
+    for row in 0..call.rows() {
+        let valid = values.is_valid(row) && patterns.is_valid(row);
+        builder.append_option(if valid { show(row, patterns.value(row)) } else { None });
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+/// What a clock and a calendar show.
+struct Moment {
+    civil: Civil,
+    days: i64,
+    time: i64,
+    zone: Option<(Tz, i64)>,
+}
+
+const MONTHS: [&str; 12] = [
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+];
+const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+/// Patterns of times; of those with a common start, the longer first.
+const TIME_PATTERNS: [&str; 46] = [
+    "YYYY", "IYYY", "YYY", "YY", "Y", "CC", "Q", "MM", "Month", "MONTH", "month", "Mon", "MON", "mon", "WW", "IW",
+    "DDD", "DD", "Day", "DAY", "day", "Dy", "DY", "dy", "D", "ID", "J", "HH24", "HH12", "HH", "MI", "MS", "SSSS", "SS",
+    "US", "W", "A.M.", "P.M.", "AM", "PM", "am", "pm", "BC", "AD", "TZ", "OF",
+];
+
+impl Moment {
+    /// `None` for infinity.
+    fn of(local: i64, zone: Option<(Tz, i64)>) -> Option<Moment> {
+        let (days, time) = split_timestamp(local);
+        (!matches!(local, i64::MIN | i64::MAX)).then(|| Moment { civil: Civil::from_days(days), days, time, zone })
+    }
+
+    fn format(&self, pattern: &str) -> String {
+        let mut out = String::new();
+        let mut rest = pattern;
+        while let Some(c) = rest.chars().next() {
+            if c == '"' {
+                let quoted = &rest[1..];
+                let end = quoted.find('"').unwrap_or(quoted.len());
+                out.push_str(&quoted[..end]);
+                rest = quoted.get(end + 1..).unwrap_or_default();
+                continue;
+            }
+            let (fill, after) = match rest.strip_prefix("FM").or_else(|| rest.strip_prefix("fm")) {
+                Some(after) => (false, after),
+                None => (true, rest),
+            };
+            match TIME_PATTERNS.iter().find(|p| starts_with(after, p)) {
+                Some(found) => {
+                    self.write(found, fill, &mut out);
+                    rest = &after[found.len()..];
+                    rest = self.suffix(rest, &mut out);
+                }
+                None if !fill => rest = after,
+                None => {
+                    out.push(c);
+                    rest = &rest[c.len_utf8()..];
+                }
+            }
+        }
+        out
+    }
+
+    /// `TH` or `th` after a number.
+    fn suffix<'a>(&self, rest: &'a str, out: &mut String) -> &'a str {
+        let upper = rest.starts_with("TH");
+        if (!upper && !rest.starts_with("th")) || !out.ends_with(|c: char| c.is_ascii_digit()) {
+            return rest;
+        }
+        let teen = out.len() >= 2 && out.as_bytes()[out.len() - 2] == b'1';
+        let suffix = match out.as_bytes().last() {
+            Some(b'1') if !teen => "st",
+            Some(b'2') if !teen => "nd",
+            Some(b'3') if !teen => "rd",
+            _ => "th",
+        };
+        out.push_str(&if upper { suffix.to_uppercase() } else { suffix.to_owned() });
+        &rest[2..]
+    }
+
+    fn write(&self, pattern: &str, fill: bool, out: &mut String) {
+        let Civil { year, month, day } = self.civil;
+        let shown_year = if year > 0 { year } else { 1 - year };
+        let seconds = self.time.abs() / MICROS_PER_SECOND;
+        let hour = seconds / 3_600;
+        let twelve = if hour % 12 == 0 { 12 } else { hour % 12 };
+        let mut number = |value: i64, width: usize| {
+            let width = if fill { width } else { 0 };
+            let _ = write!(out, "{value:0width$}");
+        };
+        match pattern {
+            "YYYY" => number(shown_year, 4),
+            "YYY" => number(shown_year % 1_000, 3),
+            "YY" => number(shown_year % 100, 2),
+            "Y" => number(shown_year % 10, 1),
+            "IYYY" => number(self.civil.iso_week().0, 4),
+            "CC" => number((shown_year + 99) / 100, 2),
+            "Q" => number((i64::from(month) + 2) / 3, 1),
+            "MM" => number(month.into(), 2),
+            "WW" => number((self.civil.day_of_year() + 6) / 7, 2),
+            "IW" => number(self.civil.iso_week().1, 2),
+            "W" => number((i64::from(day) + 6) / 7, 1),
+            "DDD" => number(self.civil.day_of_year(), 3),
+            "DD" => number(day.into(), 2),
+            "D" => number(iso_weekday(self.days) % 7 + 1, 1),
+            "ID" => number(iso_weekday(self.days), 1),
+            "J" => number(self.days + 2_440_588, 1),
+            "HH24" => number(hour, 2),
+            "HH12" | "HH" => number(twelve, 2),
+            "MI" => number(seconds / 60 % 60, 2),
+            "SS" => number(seconds % 60, 2),
+            "MS" => number(self.time.abs() / 1_000 % 1_000, 3),
+            "US" => number(self.time.abs() % MICROS_PER_SECOND, 6),
+            "SSSS" => number(self.time.abs() % MICROS_PER_DAY / MICROS_PER_SECOND, 1),
+            "BC" | "AD" => out.push_str(if year > 0 { "AD" } else { "BC" }),
+            "AM" | "PM" => out.push_str(if hour % 24 < 12 { "AM" } else { "PM" }),
+            "am" | "pm" => out.push_str(if hour % 24 < 12 { "am" } else { "pm" }),
+            "A.M." | "P.M." => out.push_str(if hour % 24 < 12 { "A.M." } else { "P.M." }),
+            "TZ" => self.write_zone_name(out),
+            "OF" => self.write_offset(out),
+            _ => self.write_name(pattern, fill, out),
+        }
+    }
+
+    /// The name of the month or the day of the week.
+    fn write_name(&self, pattern: &str, fill: bool, out: &mut String) {
+        let months = pattern.to_ascii_lowercase().starts_with('m');
+        let name = match months {
+            true => MONTHS.get(self.civil.month.wrapping_sub(1) as usize).copied().unwrap_or_default(),
+            false => DAYS[(iso_weekday(self.days) - 1) as usize],
+        };
+        let short = matches!(pattern.len(), 2) || (months && pattern.len() == 3);
+        let name = if short { name.get(..3).unwrap_or(name) } else { name };
+        let name = match pattern.as_bytes() {
+            [first, second, ..] if first.is_ascii_uppercase() && second.is_ascii_uppercase() => name.to_uppercase(),
+            [first, ..] if first.is_ascii_lowercase() => name.to_lowercase(),
+            _ => name.to_owned(),
+        };
+        let width = if fill && !short { 9 } else { 0 };
+        let _ = write!(out, "{name:width$}");
+    }
+
+    fn write_zone_name(&self, out: &mut String) {
+        use chrono::{DateTime, TimeZone};
+        if let Some((zone, instant)) = self.zone {
+            let at = DateTime::from_timestamp_micros(instant).unwrap_or(DateTime::UNIX_EPOCH).naive_utc();
+            let _ = write!(out, "{}", zone.offset_from_utc_datetime(&at));
+        }
+    }
+
+    fn write_offset(&self, out: &mut String) {
+        let seconds = self.zone.map_or(0, |(zone, instant)| offset_of_instant(zone, instant));
+        let _ = write!(out, "{}{:02}", if seconds < 0 { '-' } else { '+' }, seconds.abs() / 3_600);
+        if seconds % 3_600 != 0 {
+            let _ = write!(out, ":{:02}", seconds.abs() / 60 % 60);
+        }
+    }
+}
+
+/// Names of months and days, and am and pm, are told apart by their case; numbers are not.
+fn starts_with(text: &str, pattern: &str) -> bool {
+    let Some(start) = text.get(..pattern.len()) else { return false };
+    let cased = pattern.contains(|c: char| c.is_ascii_lowercase()) || ["MON", "DAY", "DY", "AM", "PM"].iter().any(|p| pattern.starts_with(p));
+    if cased { start == pattern } else { start.eq_ignore_ascii_case(pattern) }
+}
+
+/// Where the sign of a number goes.
+#[derive(Clone, Copy, PartialEq)]
+enum Sign {
+    /// A blank or minus before the first digit.
+    Before,
+    /// `S`: plus or minus, where it is written.
+    Leading,
+    Trailing,
+    /// `MI`: minus or a blank, where it is written.
+    LeadingMinus,
+    TrailingMinus,
+    /// `PR`: negative numbers in angle brackets.
+    Brackets,
+}
+
+/// A pattern of numbers.
+struct Pattern {
+    /// `9`, `0` and `,` before the point.
+    whole: Vec<char>,
+    /// `9` and `0` after it.
+    fraction: Vec<char>,
+    point: bool,
+    sign: Sign,
+    fill: bool,
+    /// Text before and after the number.
+    prefix: String,
+    suffix: String,
+}
+
+impl Pattern {
+    fn read(pattern: &str) -> Pattern {
+        let mut read = Pattern {
+            whole: vec![],
+            fraction: vec![],
+            point: false,
+            sign: Sign::Before,
+            fill: true,
+            prefix: String::new(),
+            suffix: String::new(),
+        };
+        let mut rest = pattern;
+        while let Some(c) = rest.chars().next() {
+            let started = !read.whole.is_empty() || read.point;
+            let upper: String = rest.chars().take(2).collect::<String>().to_ascii_uppercase();
+            let mut taken = c.len_utf8();
+            match c {
+                _ if upper == "FM" => (read.fill, taken) = (false, 2),
+                _ if upper == "MI" => {
+                    read.sign = if started { Sign::TrailingMinus } else { Sign::LeadingMinus };
+                    taken = 2;
+                }
+                _ if upper == "PR" => (read.sign, taken) = (Sign::Brackets, 2),
+                'S' | 's' => read.sign = if started { Sign::Trailing } else { Sign::Leading },
+                '9' | '0' if read.point => read.fraction.push(c),
+                '9' | '0' => read.whole.push(c),
+                ',' | 'G' | 'g' if !read.point => read.whole.push(','),
+                '.' | 'D' | 'd' => read.point = true,
+                '"' => {
+                    let quoted = &rest[1..];
+                    let end = quoted.find('"').unwrap_or(quoted.len());
+                    read.literal(started, &quoted[..end]);
+                    taken = (end + 2).min(rest.len());
+                }
+                'L' | 'l' => read.literal(started, "$"),
+                other => read.literal(started, other.encode_utf8(&mut [0; 4])),
+            }
+            rest = &rest[taken..];
+        }
+        read
+    }
+
+    fn literal(&mut self, started: bool, text: &str) {
+        if started { self.suffix.push_str(text) } else { self.prefix.push_str(text) }
+    }
+
+    /// `number` has as many digits after its point as the pattern.
+    fn format(&self, number: &str) -> String {
+        let (negative, number) = match number.strip_prefix('-') {
+            Some(number) => (true, number),
+            None => (false, number),
+        };
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let positions = self.whole.iter().filter(|c| **c != ',').count();
+        let digits = whole.trim_start_matches('0');
+        let body = match digits.len() <= positions {
+            true => self.whole_part(digits) + &self.fraction_part(fraction),
+            false => {
+                let hash = |c: &char| if *c == ',' { ',' } else { '#' };
+                let point = if self.point { "." } else { "" };
+                self.whole.iter().map(hash).collect::<String>() + point + &"#".repeat(self.fraction.len())
+            }
+        };
+        let (blanks, digits) = body.split_at(body.len() - body.trim_start().len());
+        let blanks = if self.fill { blanks } else { "" };
+        let (prefix, suffix) = (&self.prefix, &self.suffix);
+        let space = if self.fill { " " } else { "" };
+        match (self.sign, negative) {
+            (Sign::Before, true) => format!("{prefix}{blanks}-{digits}{suffix}"),
+            (Sign::Before, false) => format!("{prefix}{space}{blanks}{digits}{suffix}"),
+            (Sign::Leading, true) => format!("{prefix}{blanks}-{digits}{suffix}"),
+            (Sign::Leading, false) => format!("{prefix}{blanks}+{digits}{suffix}"),
+            (Sign::Trailing, true) => format!("{prefix}{blanks}{digits}-{suffix}"),
+            (Sign::Trailing, false) => format!("{prefix}{blanks}{digits}+{suffix}"),
+            (Sign::LeadingMinus, true) => format!("{prefix}-{blanks}{digits}{suffix}"),
+            (Sign::LeadingMinus, false) => format!("{prefix}{space}{blanks}{digits}{suffix}"),
+            (Sign::TrailingMinus, true) => format!("{prefix}{blanks}{digits}-{suffix}"),
+            (Sign::TrailingMinus, false) => format!("{prefix}{blanks}{digits}{space}{suffix}"),
+            (Sign::Brackets, true) => format!("{prefix}{blanks}<{digits}>{suffix}"),
+            (Sign::Brackets, false) => format!("{prefix}{space}{blanks}{digits}{space}{suffix}"),
+        }
+    }
+
+    /// Blanks where there is no digit yet, unless a `0` asks for one.
+    fn whole_part(&self, digits: &str) -> String {
+        let positions = self.whole.iter().filter(|c| **c != ',').count();
+        let mut missing = positions - digits.len();
+        let mut digits = digits.chars();
+        let mut started = false;
+        let mut out = String::new();
+        let last = self.whole.len().saturating_sub(1);
+        for (i, position) in self.whole.iter().enumerate() {
+            if *position == ',' {
+                out.push(if started { ',' } else { ' ' });
+                continue;
+            }
+            // A zero is shown where it is the only digit.
+            let zero = *position == '0' || (i == last && self.fraction.is_empty());
+            if missing > 0 {
+                missing -= 1;
+                started |= zero;
+                out.push(if started { '0' } else { ' ' });
+            } else {
+                started = true;
+                out.extend(digits.next());
+            }
+        }
+        out
+    }
+
+    fn fraction_part(&self, fraction: &str) -> String {
+        if !self.point {
+            return String::new();
+        }
+        let mut digits = fraction;
+        if !self.fill {
+            let wanted = self.fraction.iter().rposition(|c| *c == '0').map_or(0, |i| i + 1);
+            let kept = digits.trim_end_matches('0').len().max(wanted);
+            digits = digits.get(..kept).unwrap_or(digits);
+        }
+        format!(".{digits}")
+    }
+}
