@@ -191,11 +191,12 @@ impl ScalarColumn {
     fn push_json(&mut self, json: &Json<'_>) -> Result<(), Misfit> {
         match (&self.sql_type, json) {
             (_, Json::String(text)) => self.push(text),
-            (SqlType::Boolean | SqlType::Varchar, Json::Bool(value)) => self.push(if *value { "true" } else { "false" }),
-            (
-                SqlType::Varchar | SqlType::Real | SqlType::Double | SqlType::Numeric(_),
-                Json::Number(number),
-            ) => self.push(number),
+            (SqlType::Boolean | SqlType::Varchar, Json::Bool(value)) => {
+                self.push(if *value { "true" } else { "false" })
+            }
+            (SqlType::Varchar | SqlType::Real | SqlType::Double | SqlType::Numeric(_), Json::Number(number)) => {
+                self.push(number)
+            }
             (SqlType::SmallInt | SqlType::Integer | SqlType::BigInt, Json::Number(number)) => {
                 // `1.0` and `1e3` are whole numbers too.
                 if number.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
@@ -349,11 +350,11 @@ mod tests {
                 &["2024-02-29 01:02:03", "2024-02-29 00:00:00", "2024-02-29 00:00:00.123", "!NULL"],
             ),
             (SqlType::TimestampTz, &["\"2024-02-29 01:02:03+05\""], &["2024-02-28 20:02:03+00"]),
-            (SqlType::Jsonb, &["{\"bb\":[1.0,null],\"a\":\"x\"}", "\"1\"", "null"], &[
-                "{\"a\": \"x\", \"bb\": [1.0, null]}",
-                "\"1\"",
-                "NULL",
-            ]),
+            (
+                SqlType::Jsonb,
+                &["{\"bb\":[1.0,null],\"a\":\"x\"}", "\"1\"", "null"],
+                &["{\"a\": \"x\", \"bb\": [1.0, null]}", "\"1\"", "NULL"],
+            ),
             (
                 array(array(SqlType::Integer)),
                 &["[[1,null],[]]", "\"{{2},NULL}\"", "[[1],[\"x\"]]", "null", "[]"],

@@ -245,14 +245,13 @@ struct Shell {
 impl Shell {
     async fn run(mut self, mut received: mpsc::UnboundedReceiver<ShellEvent>) {
         while let Some(event) = received.recv().await {
-            for event in self.translate(event) {
-                for action in self.controller.on(event) {
-                    if action == Action::Gone {
-                        self.state.send_modify(|s| s.phase = Phase::Dropped);
-                        return;
-                    }
-                    self.perform(action).await;
+            let Some(event) = self.translate(event) else { continue };
+            for action in self.controller.on(event) {
+                if action == Action::Gone {
+                    self.state.send_modify(|s| s.phase = Phase::Dropped);
+                    return;
                 }
+                self.perform(action).await;
             }
         }
     }

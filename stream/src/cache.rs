@@ -218,7 +218,8 @@ impl CachedTable {
             }
         }
         if !slots.is_empty() {
-            let in_order = rows.len() == found.rows.num_rows() && rows.iter().enumerate().all(|(i, r)| i == *r as usize);
+            let in_order =
+                rows.len() == found.rows.num_rows() && rows.iter().enumerate().all(|(i, r)| i == *r as usize);
             let rows = if in_order { found.rows } else { take_record_batch(&found.rows, &UInt32Array::from(rows))? };
             resolved = Resolved { found: slots, rows: Some(rows), ..resolved };
         }

@@ -40,18 +40,13 @@ pub struct FilesConfig {
 }
 
 impl FilesConfig {
-    pub(crate) fn parse(
-        options: &BTreeMap<String, String>,
-        format: Option<&(String, String)>,
-    ) -> Result<FilesConfig> {
+    pub(crate) fn parse(options: &BTreeMap<String, String>, format: Option<&(String, String)>) -> Result<FilesConfig> {
         let options = Options::new(CONNECTOR, options, &[ROOT, MATCH_PATTERN, PATH, WITHOUT_HEADER, DELIMITER])?;
         let directory = parse_directory(&options)?;
         let expected = "it is FORMAT PLAIN ENCODE JSON, CSV or PARQUET";
         let (format, encode) = format.ok_or(ConnectorError::MissingFormat { connector: CONNECTOR })?;
-        let dialect = CsvDialect {
-            delimiter: parse_delimiter(&options)?,
-            header: !options.flag(WITHOUT_HEADER, false)?,
-        };
+        let dialect =
+            CsvDialect { delimiter: parse_delimiter(&options)?, header: !options.flag(WITHOUT_HEADER, false)? };
         let encode = match encode.to_ascii_lowercase().as_str() {
             "json" if format.eq_ignore_ascii_case("plain") => Encode::Json,
             "csv" if format.eq_ignore_ascii_case("plain") => Encode::Csv(dialect),
@@ -90,7 +85,8 @@ impl FilesConfig {
         let first = self.directory.list()?.into_iter().next();
         let Some(columns) = columns else {
             let unknown = |reason| ConnectorError::ColumnsUnknown { reason };
-            let file = first.ok_or_else(|| unknown(format!("there is no file in {}", self.directory.root.display())))?;
+            let file =
+                first.ok_or_else(|| unknown(format!("there is no file in {}", self.directory.root.display())))?;
             return self.infer(&file).map_err(|reason| unknown(format!("{file}: {reason}")));
         };
         Rows::new(columns.clone())?;

@@ -39,19 +39,16 @@ impl Conversion {
             (_, DataType::Float32) => matches!(file, DataType::Float16),
             (_, DataType::Float64) => file.is_integer() || file.is_floating() || is_decimal(file),
             (_, DataType::Decimal128(..) | DataType::Decimal256(..)) => file.is_integer() || is_decimal(file),
-            (_, DataType::Binary) => matches!(
-                file,
-                DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_)
-            ),
+            (_, DataType::Binary) => {
+                matches!(file, DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_))
+            }
             (_, DataType::Date32) => matches!(file, DataType::Date64),
             (_, DataType::Time64(_)) => matches!(file, DataType::Time32(_) | DataType::Time64(_)),
             (DataType::Date32 | DataType::Date64, DataType::Timestamp(..)) => true,
             (DataType::Timestamp(_, file), DataType::Timestamp(_, declared)) => file.is_some() == declared.is_some(),
             (_, DataType::List(declared)) => return list_item(file).and_then(|item| nested(item, declared)),
             (DataType::Struct(file), DataType::Struct(declared)) => {
-                let same = |(f, d): (&FieldRef, &FieldRef)| {
-                    f.name() == d.name() && nested(f, d).is_some()
-                };
+                let same = |(f, d): (&FieldRef, &FieldRef)| f.name() == d.name() && nested(f, d).is_some();
                 file.len() == declared.len() && file.iter().zip(declared).all(same)
             }
             _ => false,
@@ -60,12 +57,7 @@ impl Conversion {
     }
 
     /// The column in the type of `field`. Rows whose value does not fit are told in `bad`, unless they are bad already.
-    pub fn apply(
-        self,
-        field: &Field,
-        column: &ArrayRef,
-        bad: &mut [Option<String>],
-    ) -> Result<ArrayRef, ArrowError> {
+    pub fn apply(self, field: &Field, column: &ArrayRef, bad: &mut [Option<String>]) -> Result<ArrayRef, ArrowError> {
         let converted = match self {
             Conversion::Keep => column.clone(),
             Conversion::Cast => cast_with_options(column, field.data_type(), &CastOptions::default())?,
@@ -73,7 +65,8 @@ impl Conversion {
         };
         for (row, bad) in bad.iter_mut().enumerate().filter(|(_, b)| b.is_none()) {
             if converted.is_null(row) && column.is_valid(row) {
-                *bad = Some(format!("column `{}`: the value does not fit {}", field.name(), type_name(field.data_type())));
+                *bad =
+                    Some(format!("column `{}`: the value does not fit {}", field.name(), type_name(field.data_type())));
             } else if converted.is_null(row) && !field.is_nullable() {
                 *bad = Some(format!("column `{}`: NULL, which the column forbids", field.name()));
             }

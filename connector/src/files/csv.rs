@@ -129,9 +129,9 @@ impl Csv {
 pub fn places(schema: &Schema, names: &[&str]) -> Result<Vec<usize>, String> {
     let place = |name: &str| {
         let exact = names.iter().position(|n| *n == name);
-        exact.or_else(|| names.iter().position(|n| n.eq_ignore_ascii_case(name))).ok_or_else(|| {
-            format!("the file has no column `{name}`; it has {}", listed(names.iter().copied()))
-        })
+        exact
+            .or_else(|| names.iter().position(|n| n.eq_ignore_ascii_case(name)))
+            .ok_or_else(|| format!("the file has no column `{name}`; it has {}", listed(names.iter().copied())))
     };
     schema.fields().iter().map(|f| place(f.name())).collect()
 }

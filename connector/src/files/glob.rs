@@ -20,10 +20,19 @@ enum Token {
     /// `**/`: no directory, or some
     Directories,
     /// `[…]`
-    Set {
-        ranges: Vec<(char, char)>,
-        negated: bool,
-    },
+    Set(Set),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Set {
+    ranges: Vec<(char, char)>,
+    negated: bool,
+}
+
+impl Set {
+    fn contains(&self, c: char) -> bool {
+        self.ranges.iter().any(|(low, high)| (*low..=*high).contains(&c)) != self.negated
+    }
 }
 
 impl Glob {
@@ -84,11 +93,7 @@ impl Glob {
         match token {
             Token::Char(expected) if *expected == c => self.enter(i + 1, next),
             Token::Any if c != '/' => self.enter(i + 1, next),
-            Token::Set { ranges, negated } if c != '/' => {
-                if ranges.iter().any(|(low, high)| (*low..=*high).contains(&c)) != *negated {
-                    self.enter(i + 1, next);
-                }
-            }
+            Token::Set(set) if c != '/' && set.contains(c) => self.enter(i + 1, next),
             Token::Star if c != '/' => self.enter(i, next),
             Token::StarStar => self.enter(i, next),
             Token::Directories => {
@@ -113,7 +118,7 @@ fn set(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<Token> {
     loop {
         let low = chars.next()?;
         if low == ']' && !ranges.is_empty() {
-            return Some(Token::Set { ranges, negated });
+            return Some(Token::Set(Set { ranges, negated }));
         }
         let mut ahead = chars.clone();
         let high = match (ahead.next(), ahead.next()) {

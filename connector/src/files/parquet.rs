@@ -33,7 +33,9 @@ pub struct ParquetReader {
 
 enum State {
     /// Not opened yet, or not when it was tried with this length.
-    Closed { tried: Option<u64> },
+    Closed {
+        tried: Option<u64>,
+    },
     Open(Box<OpenFile>),
     Finished,
 }
@@ -189,7 +191,8 @@ impl ParquetReader {
             return Ok((RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?, vec![]));
         }
         let good = bad.iter().map(Option::is_none).collect::<Vec<_>>().into();
-        let columns = columns.iter().map(|c| arrow::compute::filter(c, &good)).collect::<std::result::Result<_, _>>()?;
+        let columns =
+            columns.iter().map(|c| arrow::compute::filter(c, &good)).collect::<std::result::Result<_, _>>()?;
         let position = |row: usize| format!("{}, row {}", self.name, self.rows + row as u64);
         let bad = bad.into_iter().enumerate();
         let bad = bad.filter_map(|(row, message)| Some(BadRecord::new(message?, b"", position(row)))).collect();

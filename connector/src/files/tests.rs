@@ -104,10 +104,10 @@ async fn json_lines_become_rows() {
     let options = options(&[("posix_fs.root", directory.path().to_str().unwrap())]);
     assert_eq!(validate(&options, format("JSON").as_ref(), Some(&schema)).unwrap(), schema);
     let batches = read(&options, "JSON", &schema, "a", None, 100).await;
-    assert_eq!(show(&batches[0].batch), [
-        "{\"a\": [1.0], \"b\": 1}|1|0.1234567890123456789|{x,NULL}|NULL",
-        "NULL|2|7|NULL|2024-02-29 01:02:03+00",
-    ]);
+    assert_eq!(
+        show(&batches[0].batch),
+        ["{\"a\": [1.0], \"b\": 1}|1|0.1234567890123456789|{x,NULL}|NULL", "NULL|2|7|NULL|2024-02-29 01:02:03+00",]
+    );
     assert_eq!(batches[0].bad.len(), 1);
     let none = Arc::new(Schema::empty());
     let batches = read(&options, "JSON", &none, "a", None, 100).await;
@@ -150,10 +150,14 @@ fn columns_are_found_in_the_first_file() {
         "a double precision, b jsonb, c jsonb, d boolean, e jsonb"
     );
     assert_eq!(
-        infer("csv", "id,zip,at,day,x,ok\n1,01234,2024-01-01 10:00:00,2024-01-01,1,true\n2,99999,,2024-01-02,1.5,\n").unwrap(),
+        infer("csv", "id,zip,at,day,x,ok\n1,01234,2024-01-01 10:00:00,2024-01-01,1,true\n2,99999,,2024-01-02,1.5,\n")
+            .unwrap(),
         "id bigint, zip character varying, at timestamp without time zone, day date, x double precision, ok boolean"
     );
-    assert_eq!(infer("json", "").unwrap_err().to_string(), "the columns must be declared: a: there is no record in the file");
+    assert_eq!(
+        infer("json", "").unwrap_err().to_string(),
+        "the columns must be declared: a: there is no record in the file"
+    );
 }
 
 fn write_parquet(path: &Path, columns: Vec<(&str, ArrayRef)>, group_rows: usize) {
@@ -203,10 +207,10 @@ async fn parquet_values_that_do_not_fit_are_bad() {
         ("d", SqlType::Numeric(None)),
     ]);
     let batches = read(&options, "PARQUET", &schema, "f", None, 100).await;
-    assert_eq!(show(&batches[0].batch), [
-        "1|{\"a\": 2, \"b\": 1}|1970-01-01 00:00:00.000001|1.25",
-        "NULL|1.0|1970-01-01 00:00:00.000001|1.25",
-    ]);
+    assert_eq!(
+        show(&batches[0].batch),
+        ["1|{\"a\": 2, \"b\": 1}|1970-01-01 00:00:00.000001|1.25", "NULL|1.0|1970-01-01 00:00:00.000001|1.25",]
+    );
     let bad: Vec<_> = batches[0].bad.iter().map(|b| (b.position.as_str(), b.message.as_str())).collect();
     assert_eq!(bad[0], ("f, row 1", "column `small`: the value does not fit smallint"));
     assert_eq!(bad[1].0, "f, row 3");
@@ -229,7 +233,10 @@ async fn a_file_that_is_not_parquet_is_told_once_it_stays() {
     let floats: ArrayRef = Arc::new(Float64Array::from(vec![1.5]));
     write_parquet(&directory.path().join("f"), vec![("a", floats)], 10);
     let error = validate(&options, format("parquet").as_ref(), Some(&schema)).unwrap_err().to_string();
-    assert_eq!(error, "the columns do not fit file f: column `a` of the file has type Float64, which does not fit integer");
+    assert_eq!(
+        error,
+        "the columns do not fit file f: column `a` of the file has type Float64, which does not fit integer"
+    );
 }
 
 #[test]

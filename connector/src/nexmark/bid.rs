@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, TimestampMicrosecondArray};
-use arrow::error::ArrowError;
 
 use super::channels::Channels;
+use super::lanes::LastTexts;
 use super::random::Random;
 use super::sequence::{Event, FIRST_AUCTION, FIRST_PERSON};
 use super::strings::Strings;
@@ -29,11 +29,7 @@ const FIXED_BYTES: u64 = 32;
 const AVERAGE_BYTES: u64 = 100;
 
 /// The bids at these events, in the columns with these places in the schema.
-pub fn generate(
-    events: impl Iterator<Item = Event> + Clone,
-    rows: usize,
-    columns: &[usize],
-) -> Result<Vec<ArrayRef>, ArrowError> {
+pub fn generate(events: impl Iterator<Item = Event> + Clone, rows: usize, columns: &[usize]) -> Vec<ArrayRef> {
     let wanted = |column: usize| columns.contains(&column);
     let room = |column: usize, bytes: usize| {
         let rows = if wanted(column) { rows } else { 0 };
@@ -49,6 +45,7 @@ pub fn generate(
     let with_bidder = wanted(BIDDER) || with_price;
     let (keep_channel, keep_url) = (wanted(CHANNEL), wanted(URL));
     let all = Channels::get();
+    let mut texts = LastTexts::new();
     if with_bidder || wanted(AUCTION) {
         for event in events.clone().take(rows) {
             let random = &mut Random::seed(event.number());
@@ -62,23 +59,23 @@ pub fn generate(
             if with_channel {
                 let channel = all.draw(random);
                 if keep_channel {
-                    channels.push(channel.name.as_bytes());
+                    channels.push(channel.name());
                 }
                 if keep_url {
-                    urls.push(channel.url.as_bytes());
+                    urls.push(channel.url());
                 }
             }
             if with_extra {
                 let length = random.extra_length(FIXED_BYTES, AVERAGE_BYTES);
-                random.letters(length, &mut extras.bytes);
-                extras.end();
+                texts.push(random, length, &mut extras);
             }
         }
     }
+    texts.flush(&mut extras);
     let (auctions, bidders, prices) = (numbers(auctions), numbers(bidders), numbers(prices));
-    let channels = channels.finish()?;
-    let urls = urls.finish()?;
-    let extras = extras.finish()?;
+    let channels = channels.finish();
+    let urls = urls.finish();
+    let extras = extras.finish();
     let arrays = columns.iter().map(|column| match *column {
         AUCTION => auctions.clone(),
         BIDDER => bidders.clone(),
@@ -88,7 +85,7 @@ pub fn generate(
         DATE_TIME => times(events.clone().take(rows)),
         _ => extras.clone(),
     });
-    Ok(arrays.collect())
+    arrays.collect()
 }
 
 /// A column of numbers.

@@ -25,6 +25,7 @@ mod auction;
 mod bid;
 mod channels;
 mod config;
+mod lanes;
 mod person;
 mod random;
 mod reader;

@@ -5,9 +5,15 @@
 //! use for it.
 
 /// A generator seeded by the number of an event.
+#[derive(Clone)]
 pub struct Random {
-    state: [u64; 4],
+    pub(super) state: [u64; 4],
 }
+
+/// How many letters there are to draw from.
+pub const LETTERS: u32 = 26;
+/// A letter's number is rejected when the low half of its product with [`LETTERS`] is above this.
+pub const LETTER_ZONE: u32 = u32::MAX - (u32::MAX - LETTERS + 1) % LETTERS;
 
 impl Random {
     /// The generator of one event.
@@ -68,30 +74,11 @@ impl Random {
     /// A letter of the lower case.
     #[inline(always)]
     pub fn letter(&mut self) -> u8 {
-        const LETTERS: u32 = 26;
-        const ZONE: u32 = u32::MAX - (u32::MAX - LETTERS + 1) % LETTERS;
         loop {
             let product = u64::from(self.next_u32()) * u64::from(LETTERS);
-            if product as u32 <= ZONE {
+            if product as u32 <= LETTER_ZONE {
                 return b'a' + (product >> 32) as u8;
             }
-        }
-    }
-
-    /// Appends letters.
-    #[inline]
-    pub fn letters(&mut self, count: usize, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.resize(start + count, 0);
-        for byte in &mut out[start..] {
-            *byte = self.letter();
-        }
-    }
-
-    /// Draws letters that nobody needs.
-    pub fn skip_letters(&mut self, count: usize) {
-        for _ in 0..count {
-            self.letter();
         }
     }
 

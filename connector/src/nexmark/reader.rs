@@ -101,17 +101,17 @@ impl NexmarkReader {
         sleep_until(pace.resumed).await;
         let now = Instant::now();
         pace.resumed = now + BATCH_TIME;
-        let next_event = self.sequence.from_row(self.rows).next().map_or(0, |event| event.number());
+        let next_event = self.sequence.events_at(self.rows).next().map_or(0, |event| event.number());
         self.sequence.rows_before(pace.due(next_event, now)).clamp(self.rows, self.rows_end)
     }
 
     fn generate(&self, rows: usize) -> Result<RecordBatch> {
-        let events = self.sequence.from_row(self.rows);
+        let events = self.sequence.events_at(self.rows);
         let columns = match self.event_type {
             EventType::Person => person::generate(events, rows, &self.places),
             EventType::Auction => auction::generate(events, rows, &self.places),
             EventType::Bid => bid::generate(events, rows, &self.places),
-        }?;
+        };
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?)
     }

@@ -67,7 +67,7 @@ impl Sequence {
     }
 
     /// The numbers of the events from the `row`-th on.
-    pub fn from_row(&self, row: u64) -> impl Iterator<Item = Event> + Clone + use<> {
+    pub fn events_at(&self, row: u64) -> impl Iterator<Item = Event> + Clone + use<> {
         let places = self.event_type.places();
         let per_cycle = places.end - places.start;
         let mut cycle = row / per_cycle * self.splits + self.split;
@@ -165,9 +165,9 @@ mod tests {
                 for split in 0..splits {
                     let sequence = Sequence::new(event_type, split, splits);
                     let rows = sequence.rows_before(1_234);
-                    numbers.extend(sequence.from_row(0).take(rows as usize).map(Event::number));
-                    let rest: Vec<_> = sequence.from_row(5).take(100).collect();
-                    assert_eq!(rest, sequence.from_row(0).skip(5).take(100).collect::<Vec<_>>());
+                    numbers.extend(sequence.events_at(0).take(rows as usize).map(Event::number));
+                    let rest: Vec<_> = sequence.events_at(5).take(100).collect();
+                    assert_eq!(rest, sequence.events_at(0).skip(5).take(100).collect::<Vec<_>>());
                 }
             }
             numbers.sort_unstable();

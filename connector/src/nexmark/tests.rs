@@ -85,16 +85,48 @@ macro_rules! assert_columns {
 async fn events_are_those_of_the_crate() {
     let bids = all("bid", &[], 20_000).await;
     assert_eq!(bids.num_rows(), 18_400);
-    assert_columns!(bids, crates(CrateType::Bid, 18_400), Event::Bid,
-        numbers(auction), numbers(bidder), numbers(price), strings(channel), strings(url), times(date_time), strings(extra));
+    assert_columns!(
+        bids,
+        crates(CrateType::Bid, 18_400),
+        Event::Bid,
+        numbers(auction),
+        numbers(bidder),
+        numbers(price),
+        strings(channel),
+        strings(url),
+        times(date_time),
+        strings(extra)
+    );
     let auctions = all("auction", &[], 20_000).await;
-    assert_columns!(auctions, crates(CrateType::Auction, 1_200), Event::Auction,
-        numbers(id), strings(item_name), strings(description), numbers(initial_bid), numbers(reserve),
-        times(date_time), times(expires), numbers(seller), numbers(category), strings(extra));
+    assert_columns!(
+        auctions,
+        crates(CrateType::Auction, 1_200),
+        Event::Auction,
+        numbers(id),
+        strings(item_name),
+        strings(description),
+        numbers(initial_bid),
+        numbers(reserve),
+        times(date_time),
+        times(expires),
+        numbers(seller),
+        numbers(category),
+        strings(extra)
+    );
     let people = all("person", &[], 20_000).await;
-    assert_columns!(people, crates(CrateType::Person, 400), Event::Person,
-        numbers(id), strings(name), strings(email_address), strings(credit_card), strings(city), strings(state),
-        times(date_time), strings(extra));
+    assert_columns!(
+        people,
+        crates(CrateType::Person, 400),
+        Event::Person,
+        numbers(id),
+        strings(name),
+        strings(email_address),
+        strings(credit_card),
+        strings(city),
+        strings(state),
+        times(date_time),
+        strings(extra)
+    );
 }
 
 #[tokio::test]
@@ -131,7 +163,8 @@ async fn no_column_is_rows_all_the_same() {
 
 #[tokio::test]
 async fn bidders_and_sellers_exist() {
-    let (bids, auctions) = (all("bid", &["auction", "bidder"], 50_000).await, all("auction", &["id", "seller"], 50_000).await);
+    let (bids, auctions) =
+        (all("bid", &["auction", "bidder"], 50_000).await, all("auction", &["id", "seller"], 50_000).await);
     let people = numbers(&all("person", &["id"], 50_000).await, "id");
     let auction_ids = numbers(&auctions, "id");
     // Ids may lead the newest by ten.

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, ParamValues, Result as DFResult};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, col};
+use arrow::datatypes::{Field, FieldRef};
+use datafusion::common::{DFSchema, Result as DFResult, TableReference};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast};
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -15,6 +14,7 @@ use weir_common::catalog::{ColumnDef, Object};
 use weir_common::{SqlState, SqlType};
 
 use super::context::Names;
+use super::using::{self, Columns};
 use super::{Scope, logical, names, rewrite};
 use crate::error::{Result, SqlError};
 
@@ -50,10 +50,9 @@ pub(super) fn plan_query_with(
     params: &[Option<SqlType>],
     hidden: &[String],
 ) -> Result<Bound> {
-    let rewritten = rewrite::query(query)?;
     let identifiers: HashSet<String> = rewrite::identifiers(query).into_iter().chain(hidden.iter().cloned()).collect();
     let names = Names::new(scope, identifiers);
-    let (plan, params) = bind(&names, rewritten, params)?;
+    let (plan, params) = bind(&names, query.clone(), params)?;
     let columns = columns(&plan)?;
     Ok(Bound { plan, columns, params, relations: names.used() })
 }
@@ -87,7 +86,7 @@ pub(super) fn view(scope: &Scope<'_>, object: &Object, depth: usize) -> DFResult
     let path = [object.schema.clone()];
     let scope = Scope { search_path: &path, ..*scope };
     let names = Names::new(&scope, rewrite::identifiers(&query)).at_depth(depth);
-    let (plan, _) = bind(&names, rewrite::query(&query)?, &[])?;
+    let (plan, _) = bind(&names, *query, &[])?;
     let mut exprs = Vec::with_capacity(object.columns.len());
     for (i, column) in object.columns.iter().enumerate() {
         let field = view_column(&plan, i, column).ok_or_else(|| {
@@ -117,7 +116,25 @@ fn declared(params: &[Option<SqlType>]) -> Vec<Option<FieldRef>> {
     params.iter().map(|p| p.as_ref().map(field)).collect()
 }
 
-fn bind(names: &Names<'_>, query: ast::Query, params: &[Option<SqlType>]) -> DFResult<(LogicalPlan, Vec<SqlType>)> {
+/// What `*` of something in FROM gives.
+struct VisibleColumns<'a>(&'a Scope<'a>);
+
+impl Columns for VisibleColumns<'_> {
+    fn columns(&self, query: &ast::Query) -> Result<Vec<(Option<String>, String)>> {
+        let names = Names::new(self.0, HashSet::new());
+        let planner = SqlToRel::new_with_options(&names, names.parser_options());
+        let statement = ast::Statement::Query(Box::new(rewrite::query(query)?));
+        let plan = planner.sql_statement_to_plan(statement)?;
+        let column = |(qualifier, field): (Option<&TableReference>, &FieldRef)| {
+            (qualifier.map(|q| q.table().to_string()), names::shown(field.name()).to_string())
+        };
+        Ok(plan.schema().iter().map(column).collect())
+    }
+}
+
+fn bind(names: &Names<'_>, mut query: ast::Query, params: &[Option<SqlType>]) -> DFResult<(LogicalPlan, Vec<SqlType>)> {
+    using::expand(&mut query, &VisibleColumns(names.scope()), names.may_name_hidden())?;
+    let query = rewrite::query(&query)?;
     let planner = SqlToRel::new_with_options(names, names.parser_options());
     let mut context = PlannerContext::new().with_prepare_param_data_types(declared(params));
     let statement = ast::Statement::Query(Box::new(query));

@@ -13,7 +13,9 @@ use datafusion::execution::SessionState;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
+use datafusion::logical_expr::{
+    AggregateUDF, ColumnarValue, Expr, HigherOrderUDF, ScalarUDF, TableSource, Volatility, WindowUDF, create_udf,
+};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::planner::{NullOrdering, ParserOptions};
 use weir_common::catalog::{Object, ObjectKind};
@@ -21,6 +23,7 @@ use weir_common::{JobId, SqlState};
 
 use super::postgres::expr_planners;
 use super::relation::{RelationTable, ViewTable};
+use super::rewrite::{SERIES_ARRAY, WITH_TIES};
 use super::types::Types;
 use super::windows::relation_planners;
 use super::{Scope, bind};
@@ -31,6 +34,12 @@ const VIEW_DEPTH_MAX: usize = 64;
 
 /// What a table function is given as its session: it needs none, but must be given one.
 static NO_SESSION: LazyLock<SessionState> = LazyLock::new(|| SessionStateBuilder::new().build());
+
+/// Marks the number of `FETCH FIRST n ROWS WITH TIES`. It is never called.
+static WITH_TIES_MARK: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+    let never = Arc::new(|args: &[ColumnarValue]| Ok(args[0].clone()));
+    Arc::new(create_udf(WITH_TIES, vec![DataType::Int64], DataType::Int64, Volatility::Immutable, never))
+});
 
 /// Looks up the names of one query.
 pub(super) struct Names<'a> {
@@ -73,6 +82,11 @@ impl<'a> Names<'a> {
     /// The objects that were looked up, in the order of their ids.
     pub(super) fn used(&self) -> Vec<Arc<Object>> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Whether the query may name a hidden column: these begin with an underscore.
+    pub(super) fn may_name_hidden(&self) -> bool {
+        self.identifiers.iter().any(|i| i.starts_with('_'))
     }
 
     pub(super) fn scope(&self) -> &'a Scope<'a> {
@@ -181,6 +195,10 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        if name == WITH_TIES {
+            return Some(WITH_TIES_MARK.clone());
+        }
+        let name = if name == SERIES_ARRAY { "generate_series" } else { name };
         self.scope.functions.scalar.get(name).cloned()
     }
 

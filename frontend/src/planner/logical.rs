@@ -27,6 +27,8 @@ use super::rewrite::WITH_TIES;
 use super::{Scope, postgres, types};
 use crate::error::SqlError;
 
+mod lateral;
+
 /// The name of a column that numbers rows, which no user can write.
 const NUMBER: &str = "\u{1}number";
 
@@ -73,14 +75,19 @@ fn structure(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     match plan {
         LogicalPlan::Distinct(Distinct::On(on)) => distinct_on(on).map(Transformed::yes),
         LogicalPlan::Limit(limit) => with_ties(limit),
-        LogicalPlan::Join(join) => multiset(join),
+        LogicalPlan::Join(join) => match lateral::inline(&join)? {
+            Some(plan) => Ok(Transformed::yes(plan)),
+            None => multiset(join),
+        },
         other => Ok(Transformed::no(other)),
     }
 }
 
 fn window(function: Arc<WindowUDF>, partition_by: Vec<Expr>, order_by: Vec<SortExpr>) -> Result<Expr> {
     let call = Expr::WindowFunction(Box::new(WindowFunction::new(function, vec![])));
-    Ok(call.partition_by(partition_by).order_by(order_by).build()?.alias(NUMBER))
+    let call = call.partition_by(partition_by);
+    let call = if order_by.is_empty() { call } else { call.order_by(order_by) };
+    Ok(call.build()?.alias(NUMBER))
 }
 
 fn numbered(input: LogicalPlan, number: Expr) -> Result<LogicalPlanBuilder> {
@@ -96,7 +103,7 @@ fn distinct_on(on: DistinctOn) -> Result<LogicalPlan> {
     let order = on.sort_expr.unwrap_or_default();
     let first = window(row_number_udwf(), on.on_expr, order)?;
     let input = Arc::unwrap_or_clone(on.input);
-    numbered(input, first)?.filter(number().eq(lit(1u64)))?.project(on.select_expr)?.build()
+    numbered(input, first)?.filter(cast(number(), DataType::Int64).eq(lit(1i64)))?.project(on.select_expr)?.build()
 }
 
 /// `FETCH FIRST n ROWS WITH TIES`: the rows whose rank is at most n.

@@ -66,6 +66,7 @@ mod relation;
 mod rewrite;
 mod stream;
 mod types;
+mod using;
 mod windows;
 
 pub use bind::{Bound, BoundColumn, plan_expr, plan_query};

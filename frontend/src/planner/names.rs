@@ -19,6 +19,15 @@ pub(super) fn shown(field: &str) -> &str {
     field.split(NUMBERED).next().unwrap_or(field)
 }
 
+/// The name of an intermediate column: DataFusion's name of a window function goes on and on.
+pub(super) fn short(field: &str) -> &str {
+    let shown = shown(field);
+    match shown.split_once('(') {
+        Some((function, rest)) if rest.contains(" ORDER BY ") || rest.contains(" PARTITION BY ") => function,
+        _ => shown,
+    }
+}
+
 /// How good a name is: a cast's type and CASE yield to a better one from inside.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Strength {

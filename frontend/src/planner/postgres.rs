@@ -31,6 +31,12 @@ pub(super) fn rewrite(scope: &Scope<'_>, expr: Expr, schema: &DFSchema) -> Resul
         Expr::Cast(ref inner) => {
             let Ok(from) = inner.expr.get_type(schema) else { return Ok(Transformed::no(expr)) };
             let to = inner.field.data_type();
+            if let Expr::Literal(value @ ScalarValue::Int64(_), metadata) = &*inner.expr
+                && to.is_signed_integer()
+                && let Ok(narrow) = value.cast_to(to)
+            {
+                return Ok(Transformed::yes(Expr::Literal(narrow, metadata.clone())));
+            }
             Ok(match convert(scope, &inner.expr, &from, to) {
                 Some(converted) => Transformed::yes(converted),
                 None => Transformed::no(expr),
@@ -55,7 +61,14 @@ pub(super) fn rewrite(scope: &Scope<'_>, expr: Expr, schema: &DFSchema) -> Resul
             let instant = match call.name() {
                 "date_part" | "date_trunc" if call.args.len() == 2 => 1,
                 "to_char" if call.args.len() == 2 => 0,
-                _ => return Ok(Transformed::no(Expr::ScalarFunction(call))),
+                _ => {
+                    let call = Expr::ScalarFunction(call);
+                    // DataFusion counts in unsigned numbers, PostgreSQL in integers.
+                    return Ok(match call.get_type(schema) {
+                        Ok(DataType::UInt64) => Transformed::yes(cast(call, DataType::Int32)),
+                        _ => Transformed::no(call),
+                    });
+                }
             };
             let zone = time_zone(scope);
             let of_instant = matches!(call.args[instant].get_type(schema), Ok(DataType::Timestamp(_, Some(_))));
@@ -194,6 +207,10 @@ fn adjust(name: &str, args: &mut [Expr], schema: &DFSchema) -> Option<DataType> 
     let wider = match (function, &arg_type, output.clone()) {
         (AggFunction::Sum, DataType::Int64, DataType::Decimal128(precision, 0)) => {
             Some(DataType::Decimal128(precision - 10, 0))
+        }
+        // A sum has ten more digits than its argument.
+        (AggFunction::Sum, &DataType::Decimal128(p, s), DataType::Decimal128(precision, _)) => {
+            Some(DataType::Decimal128(p.max(precision - 10), s))
         }
         // An average has four more digits than its argument.
         (AggFunction::Avg, t, DataType::Decimal128(precision, scale)) if t.is_integer() => {

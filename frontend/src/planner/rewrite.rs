@@ -11,8 +11,9 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, LimitClause, ObjectName, OrderByKind, Query, Select, SelectItem, TableFactor, VisitMut,
+    self, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
+    GroupByExpr, Ident, LimitClause, ObjectName, OrderByKind, Query, Select, SelectItem, TableAlias,
+    TableAliasColumnDef, TableFactor, VisitMut,
     VisitorMut, WindowFrameBound, WindowSpec, WindowType,
 };
 
@@ -22,6 +23,9 @@ use crate::error::{Result, SqlError};
 
 /// The function around the number of `FETCH FIRST n ROWS WITH TIES`, until [`super::logical`] resolves it.
 pub(super) const WITH_TIES: &str = "weir_with_ties";
+
+/// The name under which the binder finds the `generate_series` that gives an array.
+pub(super) const SERIES_ARRAY: &str = "weir_series";
 
 /// Rewrites a query for the binder.
 pub(super) fn query(query: &Query) -> Result<Query> {
@@ -149,7 +153,15 @@ impl VisitorMut for Rewrite {
                 refuse(SqlError::unsupported("TABLESAMPLE"))
             }
             TableFactor::Table { json_path: Some(_), .. } => refuse(SqlError::unsupported("a JSON path after a table")),
-            _ => ControlFlow::Continue(()),
+            TableFactor::Table { with_ordinality: true, .. }
+            | TableFactor::Function { with_ordinality: true, .. }
+            | TableFactor::UNNEST { with_ordinality: true, .. } => {
+                refuse(SqlError::unsupported("WITH ORDINALITY"))
+            }
+            _ => {
+                unnest_functions(factor);
+                ControlFlow::Continue(())
+            }
         }
     }
 
@@ -165,7 +177,27 @@ impl VisitorMut for Rewrite {
                 }
             }
             Expr::Interval(interval) => bare(&mut interval.value),
+            // The binder would not find columns of outer queries in a literal.
+            Expr::Array(array) => *expr = call("make_array", std::mem::take(&mut array.elem)),
+            Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => {
+                if let Expr::Subquery(subquery) = &**right {
+                    *expr = Expr::InSubquery { expr: left.clone(), subquery: subquery.clone(), negated: false };
+                }
+            }
+            Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => {
+                if let Expr::Subquery(subquery) = &**right {
+                    *expr = Expr::InSubquery { expr: left.clone(), subquery: subquery.clone(), negated: true };
+                }
+            }
             Expr::Function(function) => {
+                // In a select list, likewise.
+                if function.over.is_none()
+                    && let Some(set) = set_function(&function.name.to_string().to_lowercase())
+                {
+                    function.name = ObjectName::from(vec![Ident::new(set.array)]);
+                    *expr = call("unnest", vec![expr.clone()]);
+                    return ControlFlow::Continue(());
+                }
                 if let Some(WindowType::WindowSpec(spec)) = &mut function.over {
                     bare_frame(spec);
                 }
@@ -174,6 +206,90 @@ impl VisitorMut for Rewrite {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// A function that gives several rows, in FROM, is the unnesting of one that gives an array. There it may use columns of
+/// what stands before it.
+fn unnest_functions(factor: &mut TableFactor) {
+    let (name, args, alias) = match factor {
+        TableFactor::Table { name, args: Some(args), alias, .. } => (name, &args.args, alias),
+        TableFactor::Function { name, args, alias, .. } => (name, &*args, alias),
+        TableFactor::UNNEST { alias, array_exprs, .. } if array_exprs.len() == 1 => {
+            // The column goes by the alias.
+            let alias = alias.get_or_insert_with(|| named("unnest"));
+            if alias.columns.is_empty() {
+                alias.columns.push(column(alias.name.clone()));
+            }
+            return;
+        }
+        _ => return,
+    };
+    let name = name.to_string().to_lowercase();
+    let unnest = SetFunction { name: "unnest", array: "", column: None, constant_is_table: false };
+    let Some(set) = set_function(&name).or((name == "unnest").then_some(unnest)) else { return };
+    let exprs: Option<Vec<Expr>> = args
+        .iter()
+        .map(|arg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+            _ => None,
+        })
+        .collect();
+    let Some(exprs) = exprs else { return };
+    if set.constant_is_table && !exprs.iter().any(names_column) {
+        return;
+    }
+    let mut alias = alias.take().unwrap_or_else(|| named(set.name));
+    if alias.columns.is_empty() {
+        let name = set.column.map_or_else(|| alias.name.clone(), Ident::new);
+        alias.columns.push(column(name));
+    }
+    *factor = TableFactor::UNNEST {
+        alias: Some(alias),
+        array_exprs: if set.array.is_empty() { exprs } else { vec![call(set.array, exprs)] },
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: false,
+    };
+}
+
+/// A function that gives several rows.
+struct SetFunction {
+    name: &'static str,
+    /// The function that gives them as an array.
+    array: &'static str,
+    /// The name of the column, if not that of the alias.
+    column: Option<&'static str>,
+    /// With constants, it is a table function of its own.
+    constant_is_table: bool,
+}
+
+fn set_function(name: &str) -> Option<SetFunction> {
+    let (name, array, column, constant_is_table) = match name {
+        "generate_series" => ("generate_series", SERIES_ARRAY, None, true),
+        "jsonb_array_elements" => ("jsonb_array_elements", "jsonb_elements", Some("value"), false),
+        "jsonb_array_elements_text" => ("jsonb_array_elements_text", "jsonb_elements_text", Some("value"), false),
+        "jsonb_object_keys" => ("jsonb_object_keys", "jsonb_keys", None, false),
+        "string_to_table" => ("string_to_table", "string_to_array", None, false),
+        "regexp_split_to_table" => ("regexp_split_to_table", "regexp_split_to_array", None, false),
+        _ => return None,
+    };
+    Some(SetFunction { name, array, column, constant_is_table })
+}
+
+fn names_column(expr: &Expr) -> bool {
+    ast::visit_expressions(expr, |e| match e {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
+}
+
+fn named(name: &str) -> TableAlias {
+    TableAlias { explicit: true, name: Ident::new(name), columns: vec![], at: None }
+}
+
+fn column(name: Ident) -> TableAliasColumnDef {
+    TableAliasColumnDef { name, data_type: None }
 }
 
 /// Casts to object identifiers look names up, which a function does.
@@ -208,7 +324,7 @@ fn number(digits: &str) -> Expr {
     Expr::Value(ast::Value::Number(digits.into(), false).into())
 }
 
-fn call(name: &str, args: Vec<Expr>) -> Expr {
+pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args = args.into_iter().map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e))).collect();
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(name)]),
@@ -228,21 +344,23 @@ fn name_columns(projection: &mut [SelectItem]) {
     let mut used = HashSet::new();
     let mut wildcard = false;
     for (i, item) in projection.iter_mut().enumerate() {
-        let (name, plain) = match item {
+        // A name that was given stays, for it can be referred to; only its repetition is numbered.
+        let (name, plain, given) = match item {
             SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => {
                 wildcard = true;
                 continue;
             }
             SelectItem::ExprWithAlias { alias, .. } => {
                 let folded = if alias.quote_style.is_some() { alias.value.clone() } else { alias.value.to_lowercase() };
-                (folded, false)
+                (folded, false, true)
             }
             SelectItem::UnnamedExpr(expr) => {
-                (names::of_expr(expr), matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)))
+                let plain = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+                (names::of_expr(expr), plain, !plain)
             }
             SelectItem::ExprWithAliases { .. } => continue,
         };
-        let repeated = !used.insert(name.clone()) || wildcard;
+        let repeated = !used.insert(name.clone()) || wildcard && !given;
         if plain && !repeated {
             continue;
         }

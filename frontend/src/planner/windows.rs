@@ -20,6 +20,9 @@ use weir_common::SqlState;
 use super::context::{constant, literal};
 use crate::error::SqlError;
 
+/// Elements of a series that is unnested from an array.
+const SHORT_SERIES_MAX: i128 = 1000;
+
 /// The planners of functions in FROM.
 pub(super) fn relation_planners() -> Vec<Arc<dyn RelationPlanner>> {
     vec![Arc::new(TableFunctions)]
@@ -237,7 +240,10 @@ fn series(
         Some(alias) => context.normalize_ident(alias.name.clone()),
         None => "generate_series".to_string(),
     };
-    let plan = if values.iter().all(|v| matches!(v, Expr::Literal(..))) {
+    if !values.iter().all(|v| matches!(v, Expr::Literal(..))) {
+        return Err(invalid("the arguments of generate_series must be constants or columns"));
+    }
+    let plan = if !is_short(&values) {
         let source = context.context_provider().get_table_function_source("generate_series", values)?;
         LogicalPlanBuilder::scan("generate_series", source, None)?.build()?
     } else {
@@ -252,6 +258,20 @@ fn series(
     // Without an alias, `generate_series.generate_series` can be written.
     let plan = if alias.is_none() { plan.alias(name)?.build()? } else { plan.build()? };
     Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
+}
+
+/// Whether a series of integers is short enough to be written into a plan, which views can keep.
+fn is_short(values: &[Expr]) -> bool {
+    let number = |e: &Expr| match e {
+        Expr::Literal(ScalarValue::Int64(Some(n)), _) => Some(i128::from(*n)),
+        _ => None,
+    };
+    let numbers: Option<Vec<i128>> = values.iter().map(number).collect();
+    match numbers.as_deref() {
+        Some([start, stop]) => stop - start < SHORT_SERIES_MAX,
+        Some([start, stop, step]) if *step != 0 => (stop - start) / step < SHORT_SERIES_MAX,
+        _ => false,
+    }
 }
 
 /// Arguments of a series of timestamps or dates, and the type that comes out.

@@ -27,6 +27,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::planner::FunctionSet;
 use crate::statement::{Body, Reset, Set, Statement, TransactionModes};
 
+mod build;
 mod ddl;
 mod dml;
 mod explain;

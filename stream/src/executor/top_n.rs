@@ -25,7 +25,7 @@ use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{Schema, SchemaRef};
 use weir_common::chunk::CHUNK_ROWS;
@@ -187,9 +187,8 @@ impl TopN {
         self.complete = Some(complete);
         let slots = self.slots.slots(keys.prefixes.iter());
         let known = self.partitions.len()..self.slots.len();
-        self.partitions.extend(
-            known.clone().map(|_| Partition::new(if complete { Known::All } else { Known::Nothing })),
-        );
+        self.partitions
+            .extend(known.clone().map(|_| Partition::new(if complete { Known::All } else { Known::Nothing })));
         if !complete {
             self.fill(known.map(|slot| slot as u32).collect()).await?;
         }

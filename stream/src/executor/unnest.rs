@@ -154,7 +154,9 @@ mod tests {
         let mut lists = ListBuilder::new(Int64Builder::new());
         lists.append_value([]);
         assert!(unnested(Arc::new(lists.finish()), DataType::Int64, vec![1]).0.is_empty());
-        assert!(unnested(Arc::new(ListBuilder::new(Int64Builder::new()).finish()), DataType::Int64, vec![]).0.is_empty());
+        assert!(
+            unnested(Arc::new(ListBuilder::new(Int64Builder::new()).finish()), DataType::Int64, vec![]).0.is_empty()
+        );
     }
 
     #[test]

@@ -128,7 +128,11 @@ fn integers(a: &dyn Datum, b: &dyn Datum, operation: Operation) -> Result<ArrayR
 }
 
 fn remainders(a: &dyn Datum, b: &dyn Datum) -> Result<ArrayRef, ArrowError> {
-    fn typed<T: ArrowPrimitiveType>(a: &dyn Datum, b: &dyn Datum, of: fn(T::Native, T::Native) -> T::Native) -> ArrayRef {
+    fn typed<T: ArrowPrimitiveType>(
+        a: &dyn Datum,
+        b: &dyn Datum,
+        of: fn(T::Native, T::Native) -> T::Native,
+    ) -> ArrayRef {
         let ((a, a_scalar), (b, b_scalar)) = (a.get(), b.get());
         let (a, b) = (a.as_primitive::<T>(), b.as_primitive::<T>());
         let rows = if a_scalar { b.len() } else { a.len() };
@@ -290,6 +294,7 @@ fn bits(call: &Call<'_>, bits: Bits) -> Result<ArrayRef> {
             Bits::Xor => a ^ b,
         })
     };
-    let result: PrimitiveArray<Int64Type> = try_binary(a.as_primitive::<Int64Type>(), b.as_primitive::<Int64Type>(), of)?;
+    let result: PrimitiveArray<Int64Type> =
+        try_binary(a.as_primitive::<Int64Type>(), b.as_primitive::<Int64Type>(), of)?;
     convert(&(Arc::new(result) as ArrayRef), call.result_type())
 }

@@ -17,7 +17,6 @@ use arrow::datatypes::{
     TimestampMicrosecondType, i256,
 };
 use chrono_tz::Tz;
-use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, lit};
 use weir_common::calendar::{MICROS_PER_DAY, instant_to_local, local_to_instant};
@@ -40,12 +39,18 @@ pub(super) fn functions() -> Vec<Function> {
             let to = SqlType::from_arrow(call.result_type()).unwrap_or(SqlType::Varchar);
             cast(&call.array(0)?, &to, zone(call, 2)?)
         }),
-        Function::new("pg_text", &[1, 2], |_| Ok(DataType::Utf8), |call| {
-            cast(&call.array(0)?, &SqlType::Varchar, zone(call, 1)?)
-        }),
-        Function::new("cast_to_jsonb", &[1], |_| Ok(DataType::LargeUtf8), |call| {
-            cast(&call.array_as(0, &DataType::Utf8)?, &SqlType::Jsonb, Tz::UTC)
-        }),
+        Function::new(
+            "pg_text",
+            &[1, 2],
+            |_| Ok(DataType::Utf8),
+            |call| cast(&call.array(0)?, &SqlType::Varchar, zone(call, 1)?),
+        ),
+        Function::new(
+            "cast_to_jsonb",
+            &[1],
+            |_| Ok(DataType::LargeUtf8),
+            |call| cast(&call.array_as(0, &DataType::Utf8)?, &SqlType::Jsonb, Tz::UTC),
+        ),
     ]
 }
 
@@ -143,9 +148,7 @@ pub(super) fn zone(call: &Call<'_>, i: usize) -> Result<Tz> {
 pub(super) fn zone_named(name: &str) -> Result<Tz> {
     let known = name.parse::<Tz>().ok();
     let known = known.or_else(|| chrono_tz::TZ_VARIANTS.iter().find(|z| z.name().eq_ignore_ascii_case(name)).copied());
-    known.ok_or_else(|| {
-        refuse(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
-    })
+    known.ok_or_else(|| refuse(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized")))
 }
 
 /// The values as another type.
@@ -454,8 +457,3 @@ fn times(array: &ArrayRef, from: &SqlType, to: &SqlType, zone: Tz) -> Result<Arr
 
 /// The Arrow type of an interval.
 pub(super) const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
-
-/// The text of a constant.
-pub(super) fn constant_text<'a>(value: Option<&'a ScalarValue>) -> Option<&'a str> {
-    value.and_then(|v| v.try_as_str().flatten())
-}

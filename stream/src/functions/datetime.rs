@@ -39,12 +39,17 @@ pub(super) fn functions() -> Vec<Function> {
         Function::new("timezone", &[2], timezone_type, timezone),
         Function::new("pg_timestamp_diff", &[2], |_| Ok(INTERVAL), difference),
         Function::new("pg_interval_mul", &[2], |_| Ok(INTERVAL), |call| scale(call, |x| Ok(x))),
-        Function::new("pg_interval_div", &[2], |_| Ok(INTERVAL), |call| {
-            scale(call, |x| match x {
-                0.0 => Err(refuse(SqlState::DIVISION_BY_ZERO, "division by zero")),
-                x => Ok(1.0 / x),
-            })
-        }),
+        Function::new(
+            "pg_interval_div",
+            &[2],
+            |_| Ok(INTERVAL),
+            |call| {
+                scale(call, |x| match x {
+                    0.0 => Err(refuse(SqlState::DIVISION_BY_ZERO, "division by zero")),
+                    x => Ok(1.0 / x),
+                })
+            },
+        ),
         Function::new("date_part", &[2, 3], part_type, part).alias("extract").alias("datepart"),
         Function::new("date_trunc", &[2, 3], trunc_type, trunc).alias("datetrunc"),
         Function::new("age", &[2], |_| Ok(INTERVAL), age),
@@ -197,9 +202,7 @@ fn to_timestamp(call: &Call<'_>) -> Result<ArrayRef> {
         _ if s == f64::INFINITY => Ok(i64::MAX),
         _ if s == f64::NEG_INFINITY => Ok(i64::MIN),
         _ if s.is_nan() => Err(refuse(SqlState::DATETIME_OVERFLOW, "timestamp cannot be NaN")),
-        _ if s.abs() > 9.2e12 => {
-            Err(refuse(SqlState::DATETIME_OVERFLOW, format!("timestamp out of range: \"{s}\"")))
-        }
+        _ if s.abs() > 9.2e12 => Err(refuse(SqlState::DATETIME_OVERFLOW, format!("timestamp out of range: \"{s}\""))),
         _ => Ok((s * 1e6).round_ties_even() as i64),
     };
     let instants = seconds.as_primitive::<Float64Type>().iter().map(|s| s.map(of).transpose());
@@ -261,6 +264,10 @@ impl Field {
             "timezone_minute" | "timezone_m" => Field::ZoneMinute,
             _ => return None,
         })
+    }
+
+    fn is_within_hour(self) -> bool {
+        matches!(self, Field::Microseconds | Field::Milliseconds | Field::Second | Field::Minute | Field::Hour)
     }
 
     fn read(name: &str, sql_type: &SqlType) -> Result<Field> {
@@ -431,9 +438,7 @@ fn periods(year: i64, years: i64) -> i64 {
 
 fn trunc_type(args: &Arguments<'_>) -> Result<DataType> {
     match argument(args, 1) {
-        DataType::Timestamp(_, zone) => {
-            Ok(DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, zone.clone()))
-        }
+        DataType::Timestamp(_, zone) => Ok(DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, zone.clone())),
         DataType::Date32 | DataType::Null => Ok(SqlType::Timestamp.to_arrow()),
         DataType::Interval(_) | DataType::Duration(_) => Ok(INTERVAL),
         _ => Err(no_such_function("date_trunc", args)),
@@ -472,7 +477,12 @@ fn trunc(call: &Call<'_>) -> Result<ArrayRef> {
         }
         let local = if with_zone { instant_to_local(zone, time) } else { time };
         let start = trunc_moment(field, local).ok_or_else(|| unsupported(row))?;
-        Ok(Some(if with_zone { local_to_instant(zone, start) } else { start }))
+        Ok(Some(match with_zone {
+            false => start,
+            // Within the hour the offset stays, also where a clock that was set back shows the hour twice.
+            true if field.is_within_hour() => time - (local - start),
+            true => local_to_instant(zone, start),
+        }))
     });
     let truncated = truncated.collect::<Result<PrimitiveArray<TimestampMicrosecondType>>>()?;
     Ok(Arc::new(truncated.with_data_type(call.result_type().clone())))

@@ -37,10 +37,8 @@ impl Function {
         compute: fn(&Call<'_>) -> Result<ArrayRef>,
     ) -> Function {
         use datafusion::logical_expr::TypeSignature;
-        let signatures: Vec<_> = arguments
-            .iter()
-            .map(|n| if *n == 0 { TypeSignature::Nullary } else { TypeSignature::Any(*n) })
-            .collect();
+        let signatures: Vec<_> =
+            arguments.iter().map(|n| if *n == 0 { TypeSignature::Nullary } else { TypeSignature::Any(*n) }).collect();
         let signature = match signatures.as_slice() {
             [] => Signature::variadic_any(Volatility::Immutable),
             [one] => Signature::new(one.clone(), Volatility::Immutable),

@@ -31,8 +31,8 @@ pub(super) fn functions() -> Vec<Function> {
         Function::new("jsonb_contains", &[2], |_| Ok(DataType::Boolean), |call| compare(call, contains)),
         Function::new("jsonb_contained", &[2], |_| Ok(DataType::Boolean), |call| compare(call, |a, b| contains(b, a))),
         Function::new("jsonb_exists", &[2], |_| Ok(DataType::Boolean), exists_one),
-        Function::new("jsonb_exists_any", &[2], |_| Ok(DataType::Boolean), |call| exists(call, |mut found| found.any(|f| f))),
-        Function::new("jsonb_exists_all", &[2], |_| Ok(DataType::Boolean), |call| exists(call, |mut found| found.all(|f| f))),
+        Function::new("jsonb_exists_any", &[2], |_| Ok(DataType::Boolean), |call| exists(call, false)),
+        Function::new("jsonb_exists_all", &[2], |_| Ok(DataType::Boolean), |call| exists(call, true)),
         Function::new("jsonb_typeof", &[1], |_| Ok(DataType::Utf8), type_of).alias("json_typeof"),
         Function::new("jsonb_array_length", &[1], |_| Ok(DataType::Int32), array_length).alias("json_array_length"),
         Function::new("jsonb_concat", &[2], |_| Ok(JSONB), concat),
@@ -72,7 +72,8 @@ fn documents(call: &Call<'_>, i: usize) -> Result<LargeStringArray> {
         DataType::Utf8 | DataType::Utf8View => {
             let texts = convert(&array, &DataType::Utf8)?;
             let normal = |text: &str| {
-                normalize(text).map_err(|e| refuse(SqlState::INVALID_TEXT, format!("invalid input syntax for type json: {e}")))
+                normalize(text)
+                    .map_err(|e| refuse(SqlState::INVALID_TEXT, format!("invalid input syntax for type json: {e}")))
             };
             texts.as_string::<i32>().iter().map(|t| t.map(normal).transpose()).collect()
         }
@@ -121,7 +122,10 @@ fn as_text(value: &Json<'_>, out: &mut String) -> bool {
 
 /// A column of jsonb or text, by the type of the call's result.
 fn collect(call: &Call<'_>, of: impl FnMut(usize, &mut String) -> Result<bool>) -> Result<ArrayRef> {
-    fn build<O: OffsetSizeTrait>(rows: usize, mut of: impl FnMut(usize, &mut String) -> Result<bool>) -> Result<ArrayRef> {
+    fn build<O: OffsetSizeTrait>(
+        rows: usize,
+        mut of: impl FnMut(usize, &mut String) -> Result<bool>,
+    ) -> Result<ArrayRef> {
         let mut builder = GenericStringBuilder::<O>::with_capacity(rows, rows * 16);
         let mut out = String::new();
         for row in 0..rows {
@@ -275,12 +279,14 @@ fn exists_one(call: &Call<'_>) -> Result<ArrayRef> {
     Ok(Arc::new(pairs.collect::<Result<BooleanArray>>()?))
 }
 
-fn exists(call: &Call<'_>, of: fn(&mut dyn Iterator<Item = bool>) -> bool) -> Result<ArrayRef> {
+/// Whether all the names, or any of them, are there.
+fn exists(call: &Call<'_>, all: bool) -> Result<ArrayRef> {
     let (values, names) = (documents(call, 0)?, paths(call, 1)?);
     let pairs = values.iter().zip(&names).map(|(value, names)| match (value, names) {
         (Some(value), Some(names)) => {
             let value = parse(value)?;
-            Ok(Some(of(&mut names.iter().flatten().map(|name| has(&value, name)))))
+            let mut found = names.iter().flatten().map(|name| has(&value, name));
+            Ok(Some(if all { found.all(|f| f) } else { found.any(|f| f) }))
         }
         _ => Ok(None),
     });
@@ -312,141 +318,6 @@ fn array_length(call: &Call<'_>) -> Result<ArrayRef> {
     };
     let lengths = documents(call, 0)?.iter().map(|v| v.map(length).transpose()).collect::<Result<Int32Array>>()?;
     Ok(Arc::new(lengths))
-}
-
-/// Objects are merged, the right one wins; anything else is put together as arrays.
-fn concat(call: &Call<'_>) -> Result<ArrayRef> {
-    let (a, b) = (documents(call, 0)?, documents(call, 1)?);
-    collect(call, |row, out| {
-        if a.is_null(row) || b.is_null(row) {
-            return Ok(false);
-        }
-        match (parse(a.value(row))?, parse(b.value(row))?) {
-            (Json::Object(mut members), Json::Object(more)) => {
-                members.extend(more);
-                Json::Object(members).write_normal(out);
-            }
-            (a, b) => {
-                let mut items = if let Json::Array(items) = a { items } else { vec![a] };
-                if let Json::Array(more) = b { items.extend(more) } else { items.push(b) }
-                Json::Array(items).write_normal(out);
-            }
-        }
-        Ok(true)
-    })
-}
-
-/// Without a member or the strings equal to a name, without several of them, or without an item.
-fn delete(call: &Call<'_>) -> Result<ArrayRef> {
-    let values = documents(call, 0)?;
-    let key_type = call.type_of(1);
-    if key_type.is_integer() {
-        let numbers = call.array_as(1, &DataType::Int64)?;
-        let numbers = numbers.as_primitive::<Int64Type>();
-        return change(call, &values, |row, value| {
-            if numbers.is_null(row) {
-                return Ok(None);
-            }
-            match value {
-                Json::Object(_) => Err(invalid("cannot delete from object using integer index")),
-                Json::Array(mut items) => {
-                    if let Some(i) = index(items.len(), numbers.value(row)).filter(|i| *i < items.len()) {
-                        items.remove(i);
-                    }
-                    Ok(Some(Json::Array(items)))
-                }
-                _ => Err(invalid("cannot delete from scalar")),
-            }
-        });
-    }
-    let names: Vec<Option<Vec<Option<String>>>> = match key_type {
-        DataType::List(_) => paths(call, 1)?,
-        _ => texts(call, 1)?.iter().map(|name| name.map(|n| vec![Some(n.to_owned())])).collect(),
-    };
-    change(call, &values, |row, value| {
-        let Some(names) = &names[row] else { return Ok(None) };
-        let named = |key: &str| names.iter().flatten().any(|n| n == key);
-        match value {
-            Json::Object(members) => {
-                Ok(Some(Json::Object(members.into_iter().filter(|(key, _)| !named(key)).collect())))
-            }
-            Json::Array(items) => {
-                let stays = |item: &Json<'_>| !matches!(item, Json::String(text) if named(text));
-                Ok(Some(Json::Array(items.into_iter().filter(stays).collect())))
-            }
-            _ => Err(invalid("cannot delete from scalar")),
-        }
-    })
-}
-
-fn delete_path(call: &Call<'_>) -> Result<ArrayRef> {
-    let (values, paths) = (documents(call, 0)?, paths(call, 1)?);
-    change(call, &values, |row, mut value| {
-        let Some(path) = &paths[row] else { return Ok(None) };
-        if !is_container(&value) {
-            return Err(invalid("cannot delete path in scalar"));
-        }
-        delete_at(&mut value, path);
-        Ok(Some(value))
-    })
-}
-
-fn delete_at(value: &mut Json<'_>, path: &[Option<String>]) {
-    let [Some(step), rest @ ..] = path else { return };
-    match value {
-        Json::Object(members) if rest.is_empty() => members.retain(|(key, _)| key != step),
-        Json::Object(members) => {
-            members.iter_mut().filter(|(key, _)| key == step).for_each(|(_, value)| delete_at(value, rest));
-        }
-        Json::Array(items) => {
-            let Some(i) = step.trim().parse().ok().and_then(|n| index(items.len(), n)).filter(|i| *i < items.len())
-            else {
-                return;
-            };
-            if rest.is_empty() {
-                items.remove(i);
-            } else {
-                delete_at(&mut items[i], rest);
-            }
-        }
-        _ => {}
-    }
-}
-
-fn strip_nulls(call: &Call<'_>) -> Result<ArrayRef> {
-    fn strip(value: &mut Json<'_>) {
-        match value {
-            Json::Object(members) => {
-                members.retain(|(_, value)| *value != Json::Null);
-                members.iter_mut().for_each(|(_, value)| strip(value));
-            }
-            Json::Array(items) => items.iter_mut().for_each(strip),
-            _ => {}
-        }
-    }
-    let values = documents(call, 0)?;
-    change(call, &values, |_, mut value| {
-        strip(&mut value);
-        Ok(Some(value))
-    })
-}
-
-/// Each value changed; NULL stays NULL.
-fn change(
-    call: &Call<'_>,
-    values: &LargeStringArray,
-    of: impl for<'a> Fn(usize, Json<'a>) -> Result<Option<Json<'a>>>,
-) -> Result<ArrayRef> {
-    collect(call, |row, out| {
-        if values.is_null(row) {
-            return Ok(false);
-        }
-        let changed = of(row, parse(values.value(row))?)?;
-        if let Some(changed) = &changed {
-            changed.write_normal(out);
-        }
-        Ok(changed.is_some())
-    })
 }
 
 /// What a jsonb array holds, or why it is none.
@@ -502,106 +373,4 @@ fn keys(call: &Call<'_>) -> Result<ArrayRef> {
         lists.append(value.is_some());
     }
     Ok(Arc::new(lists.finish()))
-}
-
-fn arrays(call: &Call<'_>) -> Result<Vec<ArrayRef>> {
-    (0..call.len()).map(|i| call.array(i)).collect()
-}
-
-fn build_array(call: &Call<'_>) -> Result<ArrayRef> {
-    let args = arrays(call)?;
-    collect(call, |row, out| {
-        out.push('[');
-        for (i, arg) in args.iter().enumerate() {
-            out.push_str(if i == 0 { "" } else { ", " });
-            write_json(arg, row, out);
-        }
-        out.push(']');
-        Ok(true)
-    })
-}
-
-fn build_object(call: &Call<'_>) -> Result<ArrayRef> {
-    let args = arrays(call)?;
-    if args.len() % 2 != 0 {
-        return Err(invalid("argument list must have even number of elements"));
-    }
-    collect(call, |row, out| {
-        let mut object = String::from("{");
-        for (i, pair) in args.chunks_exact(2).enumerate() {
-            if pair[0].is_null(row) {
-                return Err(invalid(format!("argument {}: key must not be null", 2 * i + 1)));
-            }
-            object.push_str(if i == 0 { "" } else { ", " });
-            let mut key = String::new();
-            write_value(&pair[0], row, &TextFormat::default(), &mut key);
-            write_string(&key, &mut object);
-            object.push_str(": ");
-            write_json(&pair[1], row, &mut object);
-        }
-        object.push('}');
-        // Puts the members in order.
-        parse(&object)?.write_normal(out);
-        Ok(true)
-    })
-}
-
-fn to_jsonb(call: &Call<'_>) -> Result<ArrayRef> {
-    let values = call.array(0)?;
-    collect(call, |row, out| {
-        if values.is_null(row) {
-            return Ok(false);
-        }
-        let mut json = String::new();
-        write_json(&values, row, &mut json);
-        parse(&json)?.write_normal(out);
-        Ok(true)
-    })
-}
-
-/// Appends a value of any type as JSON.
-fn write_json(array: &dyn Array, row: usize, out: &mut String) {
-    if array.is_null(row) {
-        return out.push_str("null");
-    }
-    match array.data_type() {
-        DataType::Boolean => out.push_str(if array.as_boolean().value(row) { "true" } else { "false" }),
-        DataType::LargeUtf8 => out.push_str(array.as_string::<i64>().value(row)),
-        DataType::List(_) => {
-            let items = array.as_list::<i32>().value(row);
-            out.push('[');
-            for i in 0..items.len() {
-                out.push_str(if i == 0 { "" } else { ", " });
-                write_json(&items, i, out);
-            }
-            out.push(']');
-        }
-        DataType::Struct(fields) => {
-            out.push('{');
-            for (i, (field, column)) in fields.iter().zip(array.as_struct().columns()).enumerate() {
-                out.push_str(if i == 0 { "" } else { ", " });
-                write_string(field.name(), out);
-                out.push_str(": ");
-                write_json(column, row, out);
-            }
-            out.push('}');
-        }
-        other => {
-            let mut text = String::new();
-            write_value(array, row, &TextFormat::default(), &mut text);
-            match other {
-                DataType::Timestamp(_, zone) => write_string(&iso(text, zone.is_some()), out),
-                // NaN and infinities are no numbers in JSON.
-                t if t.is_numeric() && text.ends_with(|c: char| c.is_ascii_digit()) => out.push_str(&text),
-                _ => write_string(&text, out),
-            }
-        }
-    }
-}
-
-/// A timestamp as ISO 8601 writes it: with a T, and minutes in the zone.
-fn iso(text: String, with_zone: bool) -> String {
-    let text = text.replacen(' ', "T", 1);
-    let short = text.rfind(['+', '-']).is_some_and(|sign| text.len() - sign == 3);
-    if with_zone && short { text + ":00" } else { text }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, i256};
 use datafusion::error::Result;
 use weir_common::types::NUMERIC_SCALE;
@@ -12,17 +12,26 @@ use super::numeric::{self, NUMERIC, array_of, numerics, power_of_ten};
 
 pub(super) fn functions() -> Vec<Function> {
     vec![
-        Function::new("round", &[1, 2], |args| result_type("round", args), |call| {
-            digits(call, numeric::round, f64::round_ties_even)
-        }),
-        Function::new("trunc", &[1, 2], |args| result_type("trunc", args), |call| {
-            digits(call, numeric::truncate, f64::trunc)
-        }),
+        Function::new(
+            "round",
+            &[1, 2],
+            |args| result_type("round", args),
+            |call| digits(call, numeric::round, f64::round_ties_even),
+        ),
+        Function::new(
+            "trunc",
+            &[1, 2],
+            |args| result_type("trunc", args),
+            |call| digits(call, numeric::truncate, f64::trunc),
+        ),
         Function::new("ceil", &[1], |args| result_type("ceil", args), |call| digits(call, |v, _| ceil(v), f64::ceil))
             .alias("ceiling"),
-        Function::new("floor", &[1], |args| result_type("floor", args), |call| {
-            digits(call, |v, _| floor(v), f64::floor)
-        }),
+        Function::new(
+            "floor",
+            &[1],
+            |args| result_type("floor", args),
+            |call| digits(call, |v, _| floor(v), f64::floor),
+        ),
         Function::new("sign", &[1], |args| result_type("sign", args), |call| digits(call, |v, _| sign(v), sign_of)),
     ]
 }
@@ -35,7 +44,12 @@ fn result_type(name: &str, args: &Arguments<'_>) -> Result<DataType> {
         // With digits, integers are numerics; a double has no such function in PostgreSQL.
         (DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Null, Some(_)) => Ok(NUMERIC),
         (
-            DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Float32 | DataType::Float64 | DataType::Null,
+            DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::Null,
             None,
         ) => Ok(DataType::Float64),
         _ => Err(no_such_function(name, args)),

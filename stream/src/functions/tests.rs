@@ -75,8 +75,14 @@ fn integers_that_do_not_fit_are_errors() {
     assert_eq!(binary("pg_mod", "bigint", "1", "0"), "22012 division by zero");
     assert_eq!(eval(call("pg_neg", vec![value("integer", "-2147483648")])), "22003 integer out of range");
     assert_eq!(eval(call("pg_add", vec![value("integer", "1"), null("integer")])), "NULL");
-    assert_eq!(eval(call("pg_typeof", vec![call("pg_add", vec![value("smallint", "1"), value("bigint", "1")])])), "bigint");
-    assert_eq!(eval(call("pg_add", vec![value("text", "1"), value("integer", "1")])), "42883 function pg_add(character varying, integer) does not exist");
+    assert_eq!(
+        eval(call("pg_typeof", vec![call("pg_add", vec![value("smallint", "1"), value("bigint", "1")])])),
+        "bigint"
+    );
+    assert_eq!(
+        eval(call("pg_add", vec![value("text", "1"), value("integer", "1")])),
+        "42883 function pg_add(character varying, integer) does not exist"
+    );
     assert_eq!(binary("pg_xor", "integer", "6", "3"), "5");
 }
 
@@ -88,11 +94,16 @@ fn numerics_have_the_digits_of_postgres() {
     assert_eq!(binary("pg_div", "numeric", "1", "0"), "22012 division by zero");
     assert_eq!(binary("pg_div", "numeric", "100000000000000000000000000000", "7"), "14285714285714285714285714286");
     assert_eq!(binary("pg_mul", "numeric", "1.5", "-2.25"), "-3.375");
-    assert_eq!(binary("pg_mul", "numeric", "100000000000000000000", "100000000000000000000"), format!("1{}", "0".repeat(40)));
+    assert_eq!(
+        binary("pg_mul", "numeric", "100000000000000000000", "100000000000000000000"),
+        format!("1{}", "0".repeat(40))
+    );
     assert_eq!(binary("pg_mul", "numeric", "1e40", "1e40"), "22003 value overflows numeric format");
     assert_eq!(binary("pg_mod", "numeric", "-7.5", "2"), "-1.5");
     assert_eq!(eval(call("pg_add", vec![value("numeric(10,2)", "1.25"), value("integer", "2")])), "3.25");
-    for (number, digits, expected) in [("2.5", "0", "3"), ("-2.5", "0", "-3"), ("1.005", "2", "1.01"), ("1234", "-2", "1200")] {
+    for (number, digits, expected) in
+        [("2.5", "0", "3"), ("-2.5", "0", "-3"), ("1.005", "2", "1.01"), ("1234", "-2", "1200")]
+    {
         assert_eq!(eval(call("round", vec![value("numeric", number), value("integer", digits)])), expected);
     }
     assert_eq!(eval(call("round", vec![value("double precision", "2.5")])), "2");
@@ -226,9 +237,15 @@ fn times() {
         assert_eq!(trunc(field), expected, "{field}");
     }
     let zoned = value("timestamp with time zone", "2024-07-01 23:30+00");
-    assert_eq!(eval(call("date_trunc", vec![lit("day"), zoned.clone(), lit("Europe/Berlin")])), "2024-07-01 22:00:00+00");
+    assert_eq!(
+        eval(call("date_trunc", vec![lit("day"), zoned.clone(), lit("Europe/Berlin")])),
+        "2024-07-01 22:00:00+00"
+    );
     assert_eq!(eval(call("timezone", vec![lit("America/New_York"), zoned])), "2024-07-01 19:30:00");
-    assert_eq!(eval(call("timezone", vec![lit("America/New_York"), timestamp("2024-07-01 12:00")])), "2024-07-01 16:00:00+00");
+    assert_eq!(
+        eval(call("timezone", vec![lit("America/New_York"), timestamp("2024-07-01 12:00")])),
+        "2024-07-01 16:00:00+00"
+    );
     assert_eq!(eval(call("timezone", vec![lit("Nowhere"), t()])), "22023 time zone \"Nowhere\" not recognized");
 
     let diff = |a: &str, b: &str| eval(call("pg_timestamp_diff", vec![timestamp(a), timestamp(b)]));
@@ -257,15 +274,17 @@ fn windows() {
     );
     // Between two windows.
     assert_eq!(eval(call("hop_starts", vec![t(), length("5 minutes"), length("1 minute")])), "{}");
-    assert_eq!(
-        eval(call("hop_starts", vec![t(), length("5 minutes"), length("150 seconds")])), "{}");
+    assert_eq!(eval(call("hop_starts", vec![t(), length("5 minutes"), length("150 seconds")])), "{}");
     assert_eq!(
         eval(call("hop_starts", vec![t(), length("5 minutes"), length("151 seconds")])),
         r#"{"2024-01-01 00:05:00"}"#
     );
     let before_1970 = value("timestamp without time zone", "1969-12-31 23:59:59");
     assert_eq!(eval(call("tumble_start", vec![before_1970, length("1 hour")])), "1969-12-31 23:00:00");
-    assert_eq!(eval(call("tumble_start", vec![t(), length("1 mon")])), "22023 the length of a window must not contain months, which differ in length");
+    assert_eq!(
+        eval(call("tumble_start", vec![t(), length("1 mon")])),
+        "22023 the length of a window must not contain months, which differ in length"
+    );
     assert_eq!(eval(call("tumble_start", vec![t(), length("0")])), "22023 the length of a window must be positive");
     assert_eq!(eval(call("tumble_start", vec![null("timestamp without time zone"), length("1 hour")])), "NULL");
     let zoned = value("timestamp with time zone", "2024-01-01 00:07:30+00");
@@ -315,23 +334,26 @@ fn json() {
     assert_eq!(eval(call("jsonb_elements", vec![json("[1, \"a\"]")])), r#"{1,"\"a\""}"#);
     assert_eq!(eval(call("jsonb_elements_text", vec![json("[1, \"a\", null]")])), "{1,a,NULL}");
     let timestamp = value("timestamp with time zone", "2024-01-01 10:00+00");
-    let built = call("jsonb_build_object", vec![
-        lit("bb"),
-        value("numeric", "1.50"),
-        lit("a"),
-        value("integer[]", "{1,NULL}"),
-        lit("t"),
-        timestamp,
-        lit("f"),
-        value("double precision", "NaN"),
-        lit("x"),
-        lit(true),
-    ]);
-    assert_eq!(
-        eval(built),
-        r#"{"a": [1, null], "f": "NaN", "t": "2024-01-01T10:00:00+00:00", "x": true, "bb": 1.5}"#
+    let built = call(
+        "jsonb_build_object",
+        vec![
+            lit("bb"),
+            value("numeric", "1.50"),
+            lit("a"),
+            value("integer[]", "{1,NULL}"),
+            lit("t"),
+            timestamp,
+            lit("f"),
+            value("double precision", "NaN"),
+            lit("x"),
+            lit(true),
+        ],
     );
-    assert_eq!(eval(call("jsonb_build_object", vec![lit("a")])), "22023 argument list must have even number of elements");
+    assert_eq!(eval(built), r#"{"a": [1, null], "f": "NaN", "t": "2024-01-01T10:00:00+00:00", "x": true, "bb": 1.5}"#);
+    assert_eq!(
+        eval(call("jsonb_build_object", vec![lit("a")])),
+        "22023 argument list must have even number of elements"
+    );
     assert_eq!(eval(call("to_jsonb", vec![lit("a\"b")])), r#""a\"b""#);
     assert!(eval(call("cast_to_jsonb", vec![lit("{")])).starts_with("22P02 invalid input syntax for type json"));
 }
@@ -344,8 +366,14 @@ fn texts() {
     let part = |n: i32| eval(call("split_part", vec![lit("a,b,c"), lit(","), lit(n)]));
     assert_eq!((part(1), part(-1), part(4)), ("a".into(), "c".into(), String::new()));
     assert_eq!(part(0), "22023 field position must not be zero");
-    assert_eq!(eval(call("format", vec![lit("%s %I %L %% %1$s"), lit("x"), lit("My Col"), lit("it's")])), r#"x "My Col" 'it''s' % x"#);
-    assert_eq!(eval(call("pg_typeof", vec![value("timestamp with time zone", "2024-01-01")])), "timestamp with time zone");
+    assert_eq!(
+        eval(call("format", vec![lit("%s %I %L %% %1$s"), lit("x"), lit("My Col"), lit("it's")])),
+        r#"x "My Col" 'it''s' % x"#
+    );
+    assert_eq!(
+        eval(call("pg_typeof", vec![value("timestamp with time zone", "2024-01-01")])),
+        "timestamp with time zone"
+    );
     assert_eq!(eval(call("to_hex", vec![lit(-1i32)])), "ffffffff");
 }
 
@@ -399,6 +427,9 @@ fn results_have_the_declared_types() {
         expr.get_type(&schema).unwrap()
     };
     assert_eq!(of(call("pg_cast", vec![lit("1"), lit("numeric(10,2)")])), DataType::Decimal128(10, 2));
-    assert_eq!(of(call("date_trunc", vec![lit("day"), value("timestamp with time zone", "2024-01-01")])), SqlType::TimestampTz.to_arrow());
+    assert_eq!(
+        of(call("date_trunc", vec![lit("day"), value("timestamp with time zone", "2024-01-01")])),
+        SqlType::TimestampTz.to_arrow()
+    );
     assert_eq!(of(call("jsonb_get_text", vec![value("jsonb", "1"), lit("a")])), DataType::Utf8);
 }

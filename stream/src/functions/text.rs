@@ -162,7 +162,9 @@ fn formatted(format: &str, args: &[ArrayRef], row: usize) -> Result<String> {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         if digits > 0 && rest[digits..].starts_with('$') {
             let position: usize = rest[..digits].parse().unwrap_or(0);
-            next = position.checked_sub(1).ok_or_else(|| invalid("format specifies argument 0, but arguments are numbered from 1"))?;
+            next = position
+                .checked_sub(1)
+                .ok_or_else(|| invalid("format specifies argument 0, but arguments are numbered from 1"))?;
             rest = &rest[digits + 1..];
         }
         let arg = args.get(next).ok_or_else(|| invalid("too few arguments for format()"))?;

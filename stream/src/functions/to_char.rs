@@ -103,7 +103,17 @@ struct Moment {
 }
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
@@ -251,7 +261,8 @@ impl Moment {
 /// Names of months and days, and am and pm, are told apart by their case; numbers are not.
 fn starts_with(text: &str, pattern: &str) -> bool {
     let Some(start) = text.get(..pattern.len()) else { return false };
-    let cased = pattern.contains(|c: char| c.is_ascii_lowercase()) || ["MON", "DAY", "DY", "AM", "PM"].iter().any(|p| pattern.starts_with(p));
+    let cased = pattern.contains(|c: char| c.is_ascii_lowercase())
+        || ["MON", "DAY", "DY", "AM", "PM"].iter().any(|p| pattern.starts_with(p));
     if cased { start == pattern } else { start.eq_ignore_ascii_case(pattern) }
 }
 

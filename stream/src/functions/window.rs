@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, ListBuilder, PrimitiveArray, TimestampMicrosecondBuilder};
-use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit, TimestampMicrosecondType};
+use arrow::datatypes::{
+    DataType, Field, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit, TimestampMicrosecondType,
+};
 use datafusion::error::Result;
 use weir_common::SqlState;
 use weir_common::calendar::MICROS_PER_DAY;

@@ -12,7 +12,7 @@ use weir_common::plan::{AggCall, AggFunction, Aggregate, Node, StreamPlan};
 use weir_stream::executor::aggregate::{output_type, tables};
 
 use super::super::properties;
-use super::rel::{Phys, Rel, cast, column_index};
+use super::rel::{Phys, Rel, RelColumn, cast, column_index, text};
 use super::{Builder, literal, physical, unsupported};
 use crate::error::{Result, SqlError, type_name};
 
@@ -54,13 +54,41 @@ impl Builder {
     }
 
     /// One row per group: the group expressions, then the calls.
-    pub(super) fn grouped(&mut self, mut input: Rel, groups: Vec<(String, Phys)>, calls: Vec<Call>) -> Result<Rel> {
+    pub(super) fn grouped(&mut self, input: Rel, groups: Vec<(String, Phys)>, calls: Vec<Call>) -> Result<Rel> {
+        // Constants tell no groups apart; but `GROUP BY 'x'` has no row when there is none to group.
+        let constant = |(_, e): &(String, Phys)| e.is::<Literal>();
+        if !groups.iter().any(constant) || groups.iter().all(constant) {
+            return self.grouped_by_columns(input, groups, calls);
+        }
+        let (constants, varying): (Vec<_>, Vec<_>) = groups.clone().into_iter().partition(constant);
+        let count = varying.len();
+        let mut rel = self.grouped_by_columns(input, varying, calls)?;
+        let calls = rel.columns.split_off(count);
+        let mut varying = std::mem::take(&mut rel.columns).into_iter();
+        let mut constants = constants.into_iter();
+        for group in &groups {
+            let column = match constant(group) {
+                true => constants.next().map(|(name, expr)| RelColumn { name, expr }),
+                false => varying.next(),
+            };
+            rel.columns.extend(column);
+        }
+        rel.columns.extend(calls);
+        Ok(rel)
+    }
+
+    fn grouped_by_columns(
+        &mut self,
+        mut input: Rel,
+        groups: Vec<(String, Phys)>,
+        calls: Vec<Call>,
+    ) -> Result<Rel> {
         let group_count = groups.len();
         let width = input.columns.len();
         let group_at = input.ensure(&groups)?;
         let mut placed = Vec::with_capacity(calls.len());
         for call in &calls {
-            let named = |e: &Phys| (e.to_string(), e.clone());
+            let named = |e: &Phys| (text(e), e.clone());
             let args = input.ensure(&call.args.iter().map(named).collect::<Vec<_>>())?;
             let filter = input.ensure(&call.filter.iter().map(named).collect::<Vec<_>>())?;
             let order = input.ensure(&call.order_by.iter().map(|(e, _)| named(e)).collect::<Vec<_>>())?;

@@ -19,7 +19,7 @@ use weir_stream::executor::aggregate::tables as aggregate_tables;
 use weir_stream::executor::join::{full_join_needs_marker, tables};
 
 use super::super::properties;
-use super::rel::{Phys, Rel, cast, encode, remap};
+use super::rel::{Phys, Rel, cast, encode, remap, text};
 use super::{Builder, literal, physical, unsupported};
 use crate::error::{Result, SqlError};
 
@@ -104,7 +104,7 @@ impl Builder {
     /// Computes the keys as columns and brings equal keys to one actor.
     fn sides(&mut self, mut left: Rel, mut right: Rel, condition: &Condition, kind: JoinKind) -> Result<Sides> {
         let (left_count, right_count) = (left.columns.len(), right.columns.len());
-        let key = |e: &Phys| (e.to_string(), e.clone());
+        let key = |e: &Phys| (text(e), e.clone());
         let left_on = left.ensure(&condition.on.iter().map(|(l, _)| key(l)).collect::<Vec<_>>())?;
         let right_on = right.ensure(&condition.on.iter().map(|(_, r)| key(r)).collect::<Vec<_>>())?;
         let on: Vec<(usize, usize)> = left_on.iter().copied().zip(right_on.iter().copied()).collect();

@@ -21,7 +21,7 @@ use datafusion::physical_expr::create_physical_expr;
 use weir_common::TableId;
 use weir_common::plan::{Distribution, Exchange, Node, StreamPlan};
 
-use super::names::shown;
+use super::names::short as shown;
 use super::properties;
 use crate::error::{Result, SqlError};
 

@@ -10,6 +10,7 @@ use datafusion::common::Result as DFResult;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
+use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use weir_common::plan::{Expr, Filter, Node, Project, StreamPlan};
 use weir_stream::expr::Expression;
 
@@ -65,7 +66,10 @@ impl Rel {
         let rel = if self.columns.iter().zip(&uses).any(costly) { self.settled()? } else { self };
         let columns = exprs
             .into_iter()
-            .map(|(name, expr)| Ok(RelColumn { name, expr: substitute(expr, &rel.columns)? }))
+            .map(|(name, expr)| {
+                let expr = without_detour(substitute(expr, &rel.columns)?, &rel.plan.schema)?;
+                Ok(RelColumn { name, expr })
+            })
             .collect::<Result<_>>()?;
         Ok(Rel { plan: rel.plan, columns })
     }
@@ -76,7 +80,7 @@ impl Rel {
         count_uses(&predicate, &mut uses)?;
         let costly = |(column, uses): (&RelColumn, &usize)| *uses > 0 && !is_cheap(&column.expr);
         let rel = if self.columns.iter().zip(&uses).any(costly) { self.settled()? } else { self };
-        let predicate = encode(&substitute(predicate, &rel.columns)?)?;
+        let predicate = encode(&without_detour(substitute(predicate, &rel.columns)?, &rel.plan.schema)?)?;
         let schema = rel.plan.schema.clone();
         let node = Node::Filter(Filter { input: Box::new(rel.plan), predicate });
         Ok(Rel { plan: StreamPlan { schema, node }, columns: rel.columns })
@@ -195,6 +199,11 @@ fn rename(mut plan: StreamPlan, names: Vec<String>) -> StreamPlan {
     plan
 }
 
+/// The expression as people read it.
+pub(super) fn text(expr: &Phys) -> String {
+    fmt_sql(expr.as_ref()).to_string()
+}
+
 /// The expression as the plan keeps it.
 pub(in crate::planner) fn encode(expr: &Phys) -> Result<Expr> {
     Expression::encode(expr).map_err(|e| SqlError::internal(format!("cannot keep expression {expr}: {e}")))
@@ -205,20 +214,31 @@ pub(super) fn column_index(expr: &Phys) -> Option<usize> {
     expr.downcast_ref::<Column>().map(Column::index)
 }
 
-/// The expression with another type. A number that DataFusion has as unsigned and SQL as signed is not cast twice.
+/// The expression with another type.
 pub(super) fn cast(expr: Phys, wanted: &DataType, input: &SchemaRef) -> Result<Phys> {
-    let present = expr.data_type(input)?;
-    if present == *wanted {
+    if expr.data_type(input)? == *wanted {
         return Ok(expr);
     }
-    if present == DataType::UInt64
-        && *wanted == DataType::Int64
-        && let Some(inner) = expr.downcast_ref::<CastExpr>()
-        && inner.expr().data_type(input)? == DataType::Int64
-    {
-        return Ok(inner.expr().clone());
-    }
-    Ok(Arc::new(CastExpr::new(expr, wanted.clone(), None)))
+    without_detour(Arc::new(CastExpr::new(expr, wanted.clone(), None)), input)
+}
+
+/// Without casts to a type that DataFusion declares and back to the one that is computed: an unsigned number for a rank, a
+/// large string for `string_agg`.
+fn without_detour(expr: Phys, input: &SchemaRef) -> Result<Phys> {
+    let simplified: DFResult<_> = expr.transform_up(|e| {
+        let Some(outer) = e.downcast_ref::<CastExpr>() else { return Ok(Transformed::no(e)) };
+        let Some(inner) = outer.expr().downcast_ref::<CastExpr>() else { return Ok(Transformed::no(e)) };
+        let (from, over) = (inner.expr().data_type(input)?, outer.expr().data_type(input)?);
+        let is_detour = matches!(
+            (&from, &over),
+            (DataType::Int64, DataType::UInt64) | (DataType::Utf8, DataType::LargeUtf8)
+        );
+        if is_detour && e.data_type(input)? == from {
+            return Ok(Transformed::yes(inner.expr().clone()));
+        }
+        Ok(Transformed::no(e))
+    });
+    Ok(simplified?.data)
 }
 
 /// Whether two expressions compute the same.

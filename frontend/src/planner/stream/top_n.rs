@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     self as logical, Expr, LogicalPlan, Operator, WindowFunctionDefinition, expr::WindowFunction,
@@ -15,7 +16,7 @@ use weir_stream::executor::top_n::table;
 
 use super::super::properties;
 use super::aggregate::sort_key;
-use super::rel::{Phys, Rel, RelColumn};
+use super::rel::{Phys, Rel, RelColumn, text};
 use super::{Builder, physical, unsupported};
 use crate::error::{Result, SqlError};
 
@@ -69,7 +70,10 @@ impl Builder {
             }
             input => {
                 let input = self.plan(input)?;
-                self.top(input, &[], &[], Range { offset, limit: fetch }, Rank::RowNumber)
+                let width = input.columns.len();
+                let mut top = self.top(input, &[], &[], Range { offset, limit: fetch }, Rank::RowNumber)?;
+                top.columns.truncate(width);
+                Ok(top)
             }
         }
     }
@@ -96,7 +100,21 @@ impl Builder {
 
     /// A filter on the number that a window function gives: only rows up to there are kept.
     pub(super) fn ranked(&mut self, filter: &logical::Filter) -> Result<Option<Rel>> {
-        let LogicalPlan::Window(window) = &*filter.input else { return Ok(None) };
+        match &*filter.input {
+            LogicalPlan::Window(window) => self.bounded(filter, window),
+            // A projection between them moves above both.
+            LogicalPlan::Projection(projection) => {
+                let below = below(filter, projection)?;
+                let Some(rel) = self.ranked(&below)? else { return Ok(None) };
+                let schema = projection.input.schema();
+                let exprs = projection.expr.iter().map(|e| super::named(e, schema)).collect::<Result<Vec<_>>>()?;
+                Ok(Some(rel.project(exprs)?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn bounded(&mut self, filter: &logical::Filter, window: &logical::Window) -> Result<Option<Rel>> {
         let first = window.input.schema().fields().len();
         let schema = filter.input.schema();
         // The function that the filter bounds, its range, and the rest of the filter.
@@ -161,7 +179,7 @@ impl Builder {
         rank: Rank,
     ) -> Result<Rel> {
         let width = input.columns.len();
-        let named = |e: &Phys| (e.to_string(), e.clone());
+        let named = |e: &Phys| (text(e), e.clone());
         let partition_by = input.ensure(&partition.iter().map(named).collect::<Vec<_>>())?;
         let order_at = input.ensure(&order.iter().map(|(e, _)| named(e)).collect::<Vec<_>>())?;
         let order_by = sort_columns(&partition_by, &order_at, order);
@@ -187,6 +205,22 @@ impl Builder {
         rel.columns.push(RelColumn { name: RANK.into(), expr: Arc::new(Column::new(RANK, rank_at)) });
         Ok(rel)
     }
+}
+
+/// The filter under the projection that it is above.
+fn below(filter: &logical::Filter, projection: &logical::Projection) -> Result<logical::Filter> {
+    let outputs: Vec<_> = projection.schema.columns();
+    let predicate = filter.predicate.clone().transform_up(|e| {
+        let computed = match &e {
+            Expr::Column(column) => outputs.iter().position(|o| o == column).map(|i| projection.expr[i].clone()),
+            _ => None,
+        };
+        Ok(match computed {
+            Some(computed) => Transformed::yes(computed.unalias()),
+            None => Transformed::no(e),
+        })
+    })?;
+    Ok(logical::Filter::try_new(predicate.data, projection.input.clone())?)
 }
 
 /// The order, without columns that are constant within a partition or sorted by already.

@@ -182,10 +182,10 @@ fn skipped(name: &str, tag: &str) -> Reply {
 
 /// `SELECT * FROM relation`.
 fn select_all(object: &Object) -> ast::Query {
-    let from = super::dml::build::table(&object.schema, &object.name, &object.name);
+    let from = super::build::table(&object.schema, &object.name, &object.name);
     let visible = object.columns.iter().filter(|c| !c.hidden);
     let items = visible
-        .map(|c| super::dml::build::named(super::dml::build::column(&object.name, &c.name), &c.name))
+        .map(|c| super::build::named(super::build::column(&object.name, &c.name), &c.name))
         .collect();
-    super::dml::build::select(items, vec![from], None)
+    super::build::select(items, vec![from], None)
 }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{self, ObjectName, TableFactor, VisitMut, VisitorMut};
 
 use crate::session::Moment;
-use crate::session::dml::build::ident;
+use crate::session::build::ident;
 use crate::statement::Name;
 
 /// The query with the schema of every relation written out.

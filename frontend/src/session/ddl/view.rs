@@ -6,7 +6,7 @@ use weir_common::catalog::{ColumnDef, ObjectKind};
 use super::{dependencies, exists, names, rename};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::{self, Bound};
-use crate::session::dml::build;
+use crate::session::build;
 use crate::session::{Moment, Reply, Session};
 use crate::statement::{CreateView, Statement};
 

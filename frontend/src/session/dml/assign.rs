@@ -8,11 +8,11 @@ use datafusion::sql::sqlparser::parser::Parser;
 use weir_common::catalog::{ColumnDef, Object};
 use weir_common::types::SqlType;
 
-use super::build;
+use crate::session::build;
 use crate::error::{Result, SqlError, SqlState};
 
 /// Whether PostgreSQL converts a value of one type to another when it is assigned.
-pub(super) fn is_assignable(from: &SqlType, to: &SqlType) -> bool {
+pub(in crate::session) fn is_assignable(from: &SqlType, to: &SqlType) -> bool {
     use SqlType::*;
     let is_number = |t: &SqlType| matches!(t, SmallInt | Integer | BigInt | Real | Double | Numeric(_));
     let is_moment = |t: &SqlType| matches!(t, Date | Timestamp | TimestampTz);
@@ -31,7 +31,7 @@ pub(super) fn is_assignable(from: &SqlType, to: &SqlType) -> bool {
 }
 
 /// Refuses a value of the wrong type.
-pub(super) fn check(column: &ColumnDef, from: &SqlType) -> Result<()> {
+pub(in crate::session) fn check(column: &ColumnDef, from: &SqlType) -> Result<()> {
     if is_assignable(from, &column.sql_type) {
         return Ok(());
     }
@@ -44,7 +44,7 @@ pub(super) fn check(column: &ColumnDef, from: &SqlType) -> Result<()> {
 }
 
 /// Whether an expression takes the type of the column that it is assigned to: a string, NULL or parameter.
-pub(super) fn is_untyped(expr: &Expr) -> bool {
+pub(in crate::session) fn is_untyped(expr: &Expr) -> bool {
     match expr {
         Expr::Value(value) => matches!(
             value.value,
@@ -61,7 +61,7 @@ pub(super) fn is_untyped(expr: &Expr) -> bool {
 }
 
 /// Whether an expression is a number, with or without a sign.
-pub(super) fn is_number(expr: &Expr) -> bool {
+pub(in crate::session) fn is_number(expr: &Expr) -> bool {
     match expr {
         Expr::Value(value) => matches!(value.value, Value::Number(..)),
         Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => is_number(expr),
@@ -71,12 +71,12 @@ pub(super) fn is_number(expr: &Expr) -> bool {
 }
 
 /// Whether an expression is the word DEFAULT.
-pub(super) fn is_default(expr: &Expr) -> bool {
+pub(in crate::session) fn is_default(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
 }
 
 /// The value that a column gets when none is given.
-pub(super) fn default(column: &ColumnDef) -> Result<Expr> {
+pub(in crate::session) fn default(column: &ColumnDef) -> Result<Expr> {
     match &column.default {
         Some(text) => stored_expr(column, text),
         None => Ok(build::null()),
@@ -84,7 +84,7 @@ pub(super) fn default(column: &ColumnDef) -> Result<Expr> {
 }
 
 /// The generated columns of a table with their expressions.
-pub(super) fn generated(object: &Object) -> Result<Vec<(usize, Expr)>> {
+pub(in crate::session) fn generated(object: &Object) -> Result<Vec<(usize, Expr)>> {
     let columns = object.columns.iter().enumerate();
     let generated = columns.filter_map(|(i, c)| Some((i, c, c.generated.as_ref()?)));
     generated.map(|(i, column, text)| Ok((i, stored_expr(column, text)?))).collect()
@@ -98,7 +98,7 @@ fn stored_expr(column: &ColumnDef, text: &str) -> Result<Expr> {
 }
 
 /// The column of a table that a statement writes to.
-pub(super) fn target(object: &Object, name: &ast::Ident) -> Result<usize> {
+pub(in crate::session) fn target(object: &Object, name: &ast::Ident) -> Result<usize> {
     let ident = crate::statement::Ident::from(name);
     let found = object.columns.iter().position(|c| c.name == ident.value && !c.hidden);
     let index = found.ok_or_else(|| {
@@ -114,18 +114,18 @@ pub(super) fn target(object: &Object, name: &ast::Ident) -> Result<usize> {
 }
 
 /// The last part of a possibly qualified name.
-pub(super) fn last_ident(name: &ast::ObjectName) -> Result<&ast::Ident> {
+pub(in crate::session) fn last_ident(name: &ast::ObjectName) -> Result<&ast::Ident> {
     let last = name.0.last().and_then(|part| part.as_ident());
     last.ok_or_else(|| SqlError::syntax(format!("invalid column name: {name}")))
 }
 
 /// Refuses a clause of another database.
-pub(super) fn refuse_if(present: bool, clause: &str) -> Result<()> {
+pub(in crate::session) fn refuse_if(present: bool, clause: &str) -> Result<()> {
     if present { Err(SqlError::unsupported(clause)) } else { Ok(()) }
 }
 
 /// The table and alias of an UPDATE or DELETE.
-pub(super) fn target_table(table: &ast::TableWithJoins) -> Result<(crate::statement::Name, String)> {
+pub(in crate::session) fn target_table(table: &ast::TableWithJoins) -> Result<(crate::statement::Name, String)> {
     let ast::TableFactor::Table { name, alias, args: None, version: None, sample: None, .. } = &table.relation else {
         return Err(SqlError::syntax("a statement that writes must name a table"));
     };

@@ -10,10 +10,11 @@ use weir_common::types::SqlType;
 use weir_common::{Chunk, TableDef};
 
 use super::assign::{refuse_if, target_table};
-use super::{Changes, bind_returning, build, chunk_batch, merged};
+use super::{Changes, bind_returning, chunk_batch, merged};
 use crate::batch::{self, relation_keys};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::Bound;
+use crate::session::build;
 use crate::session::moment::with_values;
 use crate::session::query::output_columns;
 use crate::session::{Moment, OutputColumn, Params, Reply, Session};

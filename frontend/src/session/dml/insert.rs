@@ -10,10 +10,11 @@ use weir_common::catalog::Object;
 use weir_common::types::SqlType;
 
 use super::assign::{check, default, generated, is_default, is_number, is_untyped, last_ident, refuse_if, target};
-use super::{Changes, bind_returning, build, check_not_null, chunk_batch, literals, merged, table_name};
+use super::{Changes, bind_returning, check_not_null, chunk_batch, literals, merged, table_name};
 use crate::batch;
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::Bound;
+use crate::session::build;
 use crate::session::moment::with_values;
 use crate::session::query::output_columns;
 use crate::session::{Moment, OutputColumn, Params, Reply, Session};

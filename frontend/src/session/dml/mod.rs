@@ -23,6 +23,7 @@ use weir_common::types::SqlType;
 use weir_common::{Chunk, Epoch, JobId};
 use weir_meta::DmlGuard;
 
+use super::build;
 use super::moment::with_values;
 use super::pending::{Pending, WrittenTable};
 use super::query::output_columns;
@@ -34,7 +35,6 @@ use crate::planner::{Bound, relation_schema};
 use crate::statement::Name;
 
 pub(super) mod assign;
-pub(super) mod build;
 mod delete;
 mod insert;
 mod literals;

@@ -15,10 +15,11 @@ use weir_common::{Chunk, TableDef};
 
 use super::assign::{check, default, generated, is_default, is_number, is_untyped, last_ident, refuse_if, target, target_table};
 use super::delete::{Once, all_columns, others, refuse_append_only};
-use super::{Changes, Locked, bind_returning, build, check_not_null, chunk_batch, merged, show_value};
+use super::{Changes, Locked, bind_returning, check_not_null, chunk_batch, merged, show_value};
 use crate::batch::{self, relation_keys};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::Bound;
+use crate::session::build;
 use crate::session::moment::with_values;
 use crate::session::query::output_columns;
 use crate::session::{Moment, OutputColumn, Params, Reply, Session};

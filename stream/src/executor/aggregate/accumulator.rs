@@ -86,7 +86,9 @@ pub(super) fn plain(call: &AggCall, args: &[DataType]) -> Option<Box<dyn Accumul
     Some(match (call.function, args) {
         (AggFunction::Count, _) => Box::new(Count::default()),
         (AggFunction::Sum | AggFunction::Avg, [arg]) => match arg {
-            Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 => Box::new(IntSums::new(0, average, output)),
+            Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 => {
+                Box::new(IntSums::new(0, average, output))
+            }
             Decimal128(precision, scale) if *precision <= IntSums::PRECISION_MAX => {
                 Box::new(IntSums::new(*scale, average, output))
             }
@@ -141,7 +143,8 @@ impl GroupState for Count {
 
 impl Accumulator for Count {
     fn add(&mut self, rows: &Rows<'_>) {
-        let valid = rows.args.iter().fold(None, |all, arg| NullBuffer::union(all.as_ref(), arg.logical_nulls().as_ref()));
+        let valid =
+            rows.args.iter().fold(None, |all, arg| NullBuffer::union(all.as_ref(), arg.logical_nulls().as_ref()));
         rows.each(valid.as_ref(), |_, group, sign| self.counts[group] += sign);
     }
 }

@@ -40,7 +40,13 @@ impl DistinctSet {
     pub fn new(call: &AggCall, input: &Schema, table: StateTable) -> DistinctSet {
         let canonical = !arg_types(call, input).iter().all(is_exact);
         let args = call.args.clone();
-        DistinctSet { args, key: ValueKey::new(call, input), values: CountedValues::new(table), members: Vec::new(), canonical }
+        DistinctSet {
+            args,
+            key: ValueKey::new(call, input),
+            values: CountedValues::new(table),
+            members: Vec::new(),
+            canonical,
+        }
     }
 
     /// Adds the next call with the same arguments.

@@ -64,7 +64,9 @@ impl ExactSum {
             0 => magnitude[0],
             lowest if lowest > POSITION_MAX => return None,
             // A mantissa that is rounded up to 2^53 carries into the exponent, as it should.
-            lowest => ((lowest as u64) << FRACTION_BITS) + mantissa(&magnitude, lowest as isize - (self.base * LIMB) as isize),
+            lowest => {
+                ((lowest as u64) << FRACTION_BITS) + mantissa(&magnitude, lowest as isize - (self.base * LIMB) as isize)
+            }
         };
         let result = f64::from_bits(bits);
         let result = if negative { -result } else { result };
@@ -176,7 +178,8 @@ fn mantissa(magnitude: &[u64], lowest: isize) -> u64 {
     let kept = magnitude[limb] >> shift | above;
     let Some(half) = lowest.checked_sub(1) else { return kept };
     let is_set = |bit: usize| magnitude[bit / LIMB] >> (bit % LIMB) & 1 == 1;
-    let rest = magnitude[..half / LIMB].iter().any(|l| *l != 0) || magnitude[half / LIMB] & ((1 << (half % LIMB)) - 1) != 0;
+    let rest =
+        magnitude[..half / LIMB].iter().any(|l| *l != 0) || magnitude[half / LIMB] & ((1 << (half % LIMB)) - 1) != 0;
     kept + u64::from(is_set(half) && (rest || kept & 1 == 1))
 }
 
@@ -195,7 +198,8 @@ mod tests {
 
     #[test]
     fn one_value_is_itself() {
-        let values = [1.0, -1.0, 0.1, 5e-324, -5e-324, f64::MIN_POSITIVE, 2.2250738585072011e-308, f64::MAX, f64::MIN, 1e300];
+        let values =
+            [1.0, -1.0, 0.1, 5e-324, -5e-324, f64::MIN_POSITIVE, 2.2250738585072011e-308, f64::MAX, f64::MIN, 1e300];
         for value in values {
             assert_eq!(sum(&[value]).to_f64(), Some(value));
         }

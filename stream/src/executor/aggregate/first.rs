@@ -180,7 +180,9 @@ impl Top {
     }
 
     fn bytes(&self) -> usize {
-        size_of::<Top>() + self.keys.capacity() * size_of::<Box<[u8]>>() + self.keys.iter().map(|k| k.len()).sum::<usize>()
+        size_of::<Top>()
+            + self.keys.capacity() * size_of::<Box<[u8]>>()
+            + self.keys.iter().map(|k| k.len()).sum::<usize>()
     }
 }
 

@@ -215,7 +215,8 @@ impl Groups {
 
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
-        let shown = self.shown.as_ref().map_or(0, |shown| cache::estimate(shown, |row| row.len() + size_of::<Box<[u8]>>()));
+        let shown =
+            self.shown.as_ref().map_or(0, |shown| cache::estimate(shown, |row| row.len() + size_of::<Box<[u8]>>()));
         let per_slot = size_of::<i64>() + 2 * size_of::<bool>();
         self.table.bytes() + self.counts.capacity() * per_slot + self.dirty.capacity() * size_of::<u32>() + shown
     }

@@ -34,7 +34,8 @@ impl IntervalSums {
             return None;
         }
         let (months, days, nanos) = (self.months[slot], self.days[slot], self.nanos[slot]);
-        let result = if self.average { divide(months, days, nanos, self.values[slot]) } else { fit(months, days, nanos) };
+        let result =
+            if self.average { divide(months, days, nanos, self.values[slot]) } else { fit(months, days, nanos) };
         if result.is_none() {
             *errors += 1;
         }

@@ -50,7 +50,9 @@ pub(super) fn families(calls: &[AggCall], input: &Schema, append_only: bool) -> 
     let mut families: Vec<Family> = Vec::with_capacity(calls.len());
     for (i, call) in calls.iter().enumerate() {
         let family = match call.function {
-            AggFunction::Min | AggFunction::Max if append_only && peaks::takes(input.field(call.args[0]).data_type()) => {
+            AggFunction::Min | AggFunction::Max
+                if append_only && peaks::takes(input.field(call.args[0]).data_type()) =>
+            {
                 Family::Plain
             }
             AggFunction::Min | AggFunction::Max | AggFunction::FirstValue | AggFunction::LastValue => Family::First,

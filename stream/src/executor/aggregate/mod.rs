@@ -57,11 +57,11 @@ use self::first::First;
 use self::groups::Groups;
 use self::layout::{Family, arg_types, families};
 use super::Executor;
+use crate::Result;
 use crate::cache::MemoryShare;
 use crate::error::StreamError;
 use crate::expr::ErrorCounter;
 use crate::message::Output;
-use crate::Result;
 
 pub use self::layout::{output_type, tables};
 
@@ -184,7 +184,8 @@ impl Aggregate {
             for call in &self.calls {
                 let mut errors = 0;
                 new.push(call.state.results(slots, &self.groups, &self.distinct, &mut errors)?);
-                (0..errors).for_each(|_| self.errors.add("value out of range: the result of an aggregate function".into()));
+                (0..errors)
+                    .for_each(|_| self.errors.add("value out of range: the result of an aggregate function".into()));
             }
             let existed: Vec<bool> = slots.iter().map(|slot| self.groups.existed(*slot)).collect();
             let alive: Vec<bool> = slots.iter().map(|slot| self.groups.is_alive(*slot)).collect();
@@ -260,7 +261,8 @@ impl Aggregate {
 }
 
 fn accumulator_of(call: &AggCall, input: &SchemaRef) -> Result<Box<dyn Accumulator>> {
-    plain(call, &arg_types(call, input)).ok_or(StreamError::Plan("an aggregate function takes the types it is called with"))
+    plain(call, &arg_types(call, input))
+        .ok_or(StreamError::Plan("an aggregate function takes the types it is called with"))
 }
 
 impl State {
@@ -285,13 +287,7 @@ impl State {
         }
     }
 
-    fn results(
-        &self,
-        slots: &[u32],
-        groups: &Groups,
-        distinct: &[DistinctSet],
-        errors: &mut u64,
-    ) -> Result<ArrayRef> {
+    fn results(&self, slots: &[u32], groups: &Groups, distinct: &[DistinctSet], errors: &mut u64) -> Result<ArrayRef> {
         match self.of_groups(distinct) {
             Some(state) => state.results(slots, errors),
             None => Ok(store_i64(groups.counts(), slots)),

@@ -184,11 +184,8 @@ impl WideSums {
             return Ok(None);
         }
         let (sum, to) = (self.sum(slot)?, scale_of(&self.output));
-        let result = if self.average {
-            average(sum, self.values[slot], self.scale, to)?
-        } else {
-            rescale(sum, self.scale, to)?
-        };
+        let result =
+            if self.average { average(sum, self.values[slot], self.scale, to)? } else { rescale(sum, self.scale, to)? };
         Ok(Some(result))
     }
 }
@@ -343,7 +340,8 @@ mod tests {
 
     #[test]
     fn averages_round_half_away_from_zero() {
-        let cases = [((1, 2, 0, 0), 1), ((-1, 2, 0, 0), -1), ((1, 3, 0, 2), 33), ((2, 3, 0, 2), 67), ((-2, 3, 0, 2), -67)];
+        let cases =
+            [((1, 2, 0, 0), 1), ((-1, 2, 0, 0), -1), ((1, 3, 0, 2), 33), ((2, 3, 0, 2), 67), ((-2, 3, 0, 2), -67)];
         for ((sum, count, from, to), expected) in cases {
             assert_eq!(average(number(sum), count, from, to).ok(), Some(number(expected)), "{sum} / {count}");
         }

@@ -52,7 +52,11 @@ impl ValueKey {
     /// Name, type and order of each key column.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &DataType, KeyOrder)> {
         let orders = self.orders();
-        self.names.iter().zip(&self.types).zip(orders).map(|((name, data_type), order)| (name.as_str(), data_type, order))
+        self.names
+            .iter()
+            .zip(&self.types)
+            .zip(orders)
+            .map(|((name, data_type), order)| (name.as_str(), data_type, order))
     }
 
     /// The keys of rows, from all columns of the input.

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! chunk of port 0 ──> keys ──> rows of port 1 by key ──> pairs ──> residual ──> pieces of output
-//!   (keys.rs)                  (side.rs: index, arena)              (hash_join.rs, piece.rs)
+//!   (keys.rs)                  (side.rs: index, arena)              (change.rs, piece.rs)
 //!      └──────────────> rows of port 0, after all pairs are out
 //! ```
 //!
@@ -26,6 +26,7 @@
 //! What happens in between (an update deletes the only match and inserts another) brings no padded row out.
 
 mod arena;
+mod change;
 mod hash_join;
 mod index;
 mod keys;

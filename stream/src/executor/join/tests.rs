@@ -396,7 +396,7 @@ fn inputs_may_be_append_only() {
 #[test]
 fn many_rows_of_a_key_come_out_in_pieces() {
     let plain = |s: &Setup| s.on == [(0, 0)] && s.residual != Some(Residual::Never) && !s.null_equals_null;
-    let large = |s: Setup| Setup { ids: 200, chunk_rows: 300, ..s };
+    let large = |s: Setup| Setup { ids: 120, chunk_rows: 300, ..s };
     run_all(setups().into_iter().filter(plain).map(large), 40..41);
     run_all(setups().into_iter().filter(plain).map(|s| Setup { memory_bytes: 30_000, ..large(s) }), 41..42);
 }
@@ -415,7 +415,7 @@ async fn match_many(kind: JoinKind, residual: Option<Residual>) {
     let folder = tempfile::tempdir().unwrap();
     let setup = Setup { kind, residual, ..setups().remove(0) };
     let mut rig = Rig::new(setup, &open_store(&folder), 1, VnodeSet::ALL);
-    let left: Vec<_> = (0..40_000).map(|id| (Row { k: Some(1), t: None, v: Some(id % 2), id }, 1)).collect();
+    let left: Vec<_> = (0..18_000).map(|id| (Row { k: Some(1), t: None, v: Some(id % 2), id }, 1)).collect();
     for rows in left.chunks(10_000) {
         rig.apply(0, rows).await;
     }

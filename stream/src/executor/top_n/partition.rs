@@ -84,7 +84,7 @@ impl Partition {
     pub fn knows(&self, key: &[u8]) -> bool {
         match &self.known {
             Known::Nothing => false,
-            Known::UpTo(last) => key <= last,
+            Known::UpTo(last) => key <= &last[..],
             Known::All => true,
         }
     }

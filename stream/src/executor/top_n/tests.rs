@@ -35,8 +35,14 @@ struct Query {
     order: KeyOrder,
 }
 
-const FIRST_TWO: Query =
-    Query { rank: Rank::RowNumber, emit_rank: false, offset: 0, limit: Some(2), partitioned: true, order: KeyOrder::ASC };
+const FIRST_TWO: Query = Query {
+    rank: Rank::RowNumber,
+    emit_rank: false,
+    offset: 0,
+    limit: Some(2),
+    partitioned: true,
+    order: KeyOrder::ASC,
+};
 
 impl Query {
     fn plan(self) -> plan::TopN {
@@ -238,7 +244,8 @@ async fn changes_at_random(query: Query, random: &mut StdRng) {
                     let shown = |n: Option<i64>| n.map_or("NULL".to_owned(), |n| n.to_string());
                     format!("{sign} {id} {} {} {}", shown(row.p), shown(row.o), row.v)
                 };
-                let some = rows.iter().nth(random.random_range(0..rows.len().max(1))).map(|(id, row)| (*id, row.clone()));
+                let some =
+                    rows.iter().nth(random.random_range(0..rows.len().max(1))).map(|(id, row)| (*id, row.clone()));
                 if let (Some((id, row)), true) = (some, !append_only && random.random_ratio(1, 2)) {
                     lines.push(text(id, &row, '-'));
                     if random.random_ratio(1, 2) {

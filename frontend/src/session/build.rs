@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, CastKind, CharacterLength, DataType, ExactNumberInfo, Expr, GroupByExpr, Ident, ObjectName, Query,
     Select, SelectFlavor, SelectItem, SetExpr, StructBracketKind, StructField, TableAlias, TableAliasColumnDef,
-    TableFactor, TableWithJoins, TimezoneInfo, Value,
+    Parens, TableFactor, TableWithJoins, TimezoneInfo, Value, Values,
 };
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use weir_common::types::SqlType;
