@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, LargeStringBuilder, ListArray, NullBufferBuilder, StructArray};
+use arrow::array::{ArrayRef, LargeStringBuilder, ListArray, NullBufferBuilder, StructArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, FieldRef, Fields};
 use arrow::error::ArrowError;
@@ -304,6 +304,7 @@ fn excerpt(json: &Json<'_>) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use arrow::array::Array;
     use weir_common::text::{TextFormat, write_value};
 
     use super::*;

@@ -24,8 +24,9 @@ import tempfile
 import psycopg
 
 SKIPPED = re.compile(
-    r"(?i)^\s*(flush|wait|cancel\s|(create|drop)\s+(sink|source)\b|show\s+(?!timezone|search_path|time zone)"
-    r"|describe\b|set\s+(rw_|streaming_|background_ddl|backfill_|sink_|batch_|query_mode|visibility_mode))"
+    r"(?i)^\s*(flush|wait|describe|desc|cancel\s+jobs?|(create|drop|alter)\s+(sink|source)"
+    r"|show\s+(tables|views|materialized|indexes|columns|create|jobs|sources|sinks|schemas|databases)"
+    r"|set\s+(rw_\w+|streaming_\w+|background_ddl|backfill_rate_limit|sink_decouple))\b"
 )
 INTEGERS, NUMBERS = {20, 21, 23, 26}, {700, 701, 1700}
 
@@ -60,7 +61,7 @@ def parse(path):
                 pgsql = marker[len("@pgsql "):]
         elif line.startswith("connection "):
             session = line.split()[1]
-        elif line.startswith(("statement ", "query ")):
+        elif line.startswith(("statement ", "query ", "system ")):
             record = Record(line.split(None, 2), number)
             record.session, record.nopg, record.pgsql = session or "default", nopg, pgsql
             records.append(record)
@@ -87,7 +88,7 @@ def rows_of(result):
 def check_record(record, session, variables, fill):
     """None when PostgreSQL agrees; a text when not; new lines of the file when filled."""
     sql = record.pgsql or "\n".join(record.sql)
-    if record.nopg or (record.pgsql is None and SKIPPED.match(sql)):
+    if record.nopg or record.head[0] == "system" or (record.pgsql is None and SKIPPED.match(sql)):
         return None
     for name, value in variables.items():
         sql = sql.replace("${" + name + "}", value)
@@ -152,8 +153,7 @@ class Cluster:
 
     def __init__(self):
         self.dir = tempfile.mkdtemp(prefix="oracle-")
-        found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
-        self.bin = found[-1] + "/" if found else ""
+        self.bin = subprocess.check_output(["pg_config", "--bindir"], text=True).strip() + "/"
         self.user = "postgres" if os.geteuid() == 0 else None
         if self.user:
             shutil.chown(self.dir, self.user)

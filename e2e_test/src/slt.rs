@@ -5,6 +5,7 @@
 //! | `# @restart` | SIGTERM, wait, start again; all sessions are new |
 //! | `# @kill9` | the same with SIGKILL |
 //! | `# @poll 10s` | the next record is tried again until it holds, for so long at most |
+//! | `# @nopg`, `# @pgsql SQL` | for `oracle/check.py`, which checks the files against PostgreSQL; nothing to do here |
 //!
 //! In SQL, `${dir}` stands for the directory of the file, for tests that read data files.
 
@@ -129,6 +130,7 @@ async fn run_on(server: &mut Server, path: &Path) -> Result<()> {
                         runner = new_runner(port, path);
                     }
                     "poll" => poll = Some(seconds(argument)?),
+                    "nopg" | "pgsql" => {}
                     other => bail!("no such marker: @{other}"),
                 }
             }

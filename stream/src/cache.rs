@@ -99,6 +99,11 @@ impl KeySlots {
         self.keys.is_empty()
     }
 
+    /// Notes that a slot is used.
+    pub fn touch(&mut self, slot: u32) {
+        self.used[slot as usize] = self.tick;
+    }
+
     /// Lets time pass: what is used from here on is more recent than what was used before.
     pub fn tick(&mut self) {
         self.tick = self.tick.wrapping_add(1);
@@ -147,6 +152,45 @@ impl KeySlots {
     pub fn bytes(&self) -> usize {
         let per_key = size_of::<usize>() + size_of::<u32>();
         self.table.allocation_size() + self.keys.bytes() + self.used.capacity() * per_key
+    }
+}
+
+/// Slots by an integer that stands for their keys, so that no key need be made to find one.
+#[derive(Default)]
+pub struct IntSlots {
+    table: HashTable<(i64, u32)>,
+    hasher: DefaultHashBuilder,
+}
+
+impl IntSlots {
+    /// The slot of an integer, if it is known.
+    #[inline]
+    pub fn find(&self, value: i64) -> Option<u32> {
+        self.table.find(self.hasher.hash_one(value), |(v, _)| *v == value).map(|(_, slot)| *slot)
+    }
+
+    /// Notes the slot of an integer.
+    pub fn insert(&mut self, value: i64, slot: u32) {
+        let hash = |(v, _): &(i64, u32)| self.hasher.hash_one(*v);
+        self.table.entry(self.hasher.hash_one(value), |(v, _)| *v == value, hash).insert((value, slot));
+    }
+
+    /// Does what [`KeySlots::retain`] does.
+    pub fn retain(&mut self, keep: &[u32]) {
+        let renumbered = |old: u32| keep.binary_search(&old).ok();
+        self.table.retain(|(_, slot)| match renumbered(*slot) {
+            Some(new) => {
+                *slot = new as u32;
+                true
+            }
+            None => false,
+        });
+        self.table.shrink_to_fit(|(v, _)| self.hasher.hash_one(*v));
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        self.table.allocation_size()
     }
 }
 
@@ -325,6 +369,17 @@ mod tests {
         slots.retain(&[1, 2]);
         assert_eq!((slots.find(b"a"), slots.find(b"b"), slots.find(b"")), (None, Some(0), Some(1)));
         assert_eq!(slots.slot(b"a"), 2);
+    }
+
+    #[test]
+    fn integers_follow_their_slots() {
+        let mut slots = IntSlots::default();
+        [7, -7, 70].into_iter().zip(0..).for_each(|(value, slot)| slots.insert(value, slot));
+        assert_eq!((slots.find(-7), slots.find(8)), (Some(1), None));
+        slots.retain(&[0, 2]);
+        assert_eq!((slots.find(7), slots.find(-7), slots.find(70)), (Some(0), None, Some(1)));
+        slots.insert(7, 5);
+        assert_eq!(slots.find(7), Some(5));
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl StreamError {
     pub fn remedy(&self) -> Remedy {
         match self {
             StreamError::Storage(e) => e.remedy(),
-            StreamError::Connector(_) => Remedy::Retry,
+            StreamError::Connector(e) => e.remedy(),
             StreamError::Codec(_) | StreamError::Arrow(_) => Remedy::Retry,
             StreamError::Expression { .. } | StreamError::Plan(_) => Remedy::Stop,
             StreamError::UpstreamGone | StreamError::DownstreamGone => Remedy::Retry,

@@ -155,11 +155,13 @@ fn number(digits: &[u8]) -> Option<u32> {
     }
 }
 
-/// The digits after a point as microseconds, rounded.
+/// The digits after a point as microseconds, rounded to the nearest, halves to even.
 pub(super) fn fraction_micros(digits: &str) -> i64 {
     let digit = |i: usize| digits.as_bytes().get(i).map_or(0, |d| i64::from(d.saturating_sub(b'0')));
     let micros = (0..6).fold(0, |value, i| value * 10 + digit(i));
-    micros + i64::from(digit(6) >= 5)
+    let rest = digits.get(6..).unwrap_or_default().trim_end_matches('0');
+    let up = if rest == "5" { micros % 2 == 1 } else { digit(6) >= 5 };
+    micros + i64::from(up)
 }
 
 /// `+01`, `-03:30`, `+0130`, `+00:53:28` as seconds.

@@ -14,6 +14,8 @@ use super::{Result, is_space, trim};
 use crate::calendar::{MICROS_PER_DAY, MICROS_PER_SECOND};
 use crate::error::{SqlState, ValueError};
 
+const INTERVAL_OVERFLOW: SqlState = SqlState("22015");
+
 /// An interval. Its time is a whole number of microseconds.
 pub fn parse_interval(text: &str) -> Result<IntervalMonthDayNano> {
     let invalid = || {
@@ -26,9 +28,8 @@ pub fn parse_interval(text: &str) -> Result<IntervalMonthDayNano> {
         None => words(word),
     };
     let sum = sum.ok_or_else(invalid)?;
-    sum.interval().ok_or_else(|| {
-        ValueError::new(SqlState::DATETIME_OVERFLOW, format!("interval field value out of range: \"{text}\""))
-    })
+    sum.interval()
+        .ok_or_else(|| ValueError::new(INTERVAL_OVERFLOW, format!("interval field value out of range: \"{text}\"")))
 }
 
 /// The fields added up.

@@ -121,7 +121,7 @@ struct VisibleColumns<'a>(&'a Scope<'a>);
 
 impl Columns for VisibleColumns<'_> {
     fn columns(&self, query: &ast::Query) -> Result<Vec<(Option<String>, String)>> {
-        let names = Names::new(self.0, HashSet::new());
+        let names = Names::new(self.0, rewrite::identifiers(query));
         let planner = SqlToRel::new_with_options(&names, names.parser_options());
         let statement = ast::Statement::Query(Box::new(rewrite::query(query)?));
         let plan = planner.sql_statement_to_plan(statement)?;

@@ -13,7 +13,7 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, DFSchema, JoinType, NullEquality, Result};
 use datafusion::functions_window::rank::rank_udwf;
 use datafusion::functions_window::row_number::row_number_udwf;
-use datafusion::logical_expr::expr::{Placeholder, WindowFunction};
+use datafusion::logical_expr::expr::{Cast, Placeholder, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
@@ -42,7 +42,7 @@ pub(super) fn analyze(scope: &Scope<'_>, plan: LogicalPlan) -> Result<LogicalPla
 
 /// An expression alone, likewise; and of the type `target`, if given.
 pub(super) fn expr(scope: &Scope<'_>, expr: Expr, schema: &DFSchema, target: Option<&DataType>) -> Result<Expr> {
-    let expr = expr.transform_up(typed_param).data()?;
+    let expr = expr.transform_down(typed_param).data()?;
     let expr = expr.transform_up(|e| postgres::rewrite(scope, e, schema)).data()?;
     let context = datafusion::logical_expr::simplify::SimplifyContext::builder().build();
     let expr = ExprSimplifier::new(context).coerce(expr, schema)?;
@@ -56,19 +56,41 @@ pub(super) fn expr(scope: &Scope<'_>, expr: Expr, schema: &DFSchema, target: Opt
 /// Parameters of which nothing tells the type are text.
 pub(super) fn type_params(plan: LogicalPlan) -> Result<LogicalPlan> {
     let node = |node: LogicalPlan| {
-        node.map_expressions(|e| e.transform_up(typed_param))?.map_data(|plan| plan.recompute_schema())
+        let counts = matches!(node, LogicalPlan::Limit(_));
+        let typed = |e: Expr| {
+            let e = if counts { e.transform_down(counted_param)? } else { Transformed::no(e) };
+            e.transform_data(|e| e.transform_down(typed_param))
+        };
+        node.map_expressions(typed)?.map_data(|plan| plan.recompute_schema())
     };
     plan.transform_up_with_subqueries(node).data()
 }
 
 fn typed_param(expr: Expr) -> Result<Transformed<Expr>> {
     Ok(match expr {
-        Expr::Placeholder(Placeholder { id, field: None }) => {
-            let field = Arc::new(Field::new("", DataType::Utf8, true));
-            Transformed::yes(Expr::Placeholder(Placeholder { id, field: Some(field) }))
-        }
+        Expr::Placeholder(Placeholder { id, field: None }) => Transformed::yes(param(id, DataType::Utf8)),
+        // The type of a cast is that of the parameter in it.
+        Expr::Cast(Cast { expr, field }) => match *expr {
+            Expr::Placeholder(Placeholder { id, field: None }) => {
+                let expr = Box::new(param(id, field.data_type().clone()));
+                Transformed::yes(Expr::Cast(Cast { expr, field }))
+            }
+            expr => Transformed::no(Expr::Cast(Cast { expr: Box::new(expr), field })),
+        },
         other => Transformed::no(other),
     })
+}
+
+/// A parameter of LIMIT or OFFSET.
+fn counted_param(expr: Expr) -> Result<Transformed<Expr>> {
+    Ok(match expr {
+        Expr::Placeholder(Placeholder { id, field: None }) => Transformed::yes(param(id, DataType::Int64)),
+        other => Transformed::no(other),
+    })
+}
+
+fn param(id: String, data_type: DataType) -> Expr {
+    Expr::Placeholder(Placeholder { id, field: Some(Arc::new(Field::new("", data_type, true))) })
 }
 
 fn structure(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

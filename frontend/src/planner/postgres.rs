@@ -43,17 +43,28 @@ pub(super) fn rewrite(scope: &Scope<'_>, expr: Expr, schema: &DFSchema) -> Resul
             })
         }
         Expr::Between(Between { expr, negated, low, high }) => {
-            let low = like(scope, *low, &expr, schema);
-            let high = like(scope, *high, &expr, schema);
+            let any_float = [&expr, &low, &high].into_iter().any(|e| is_float(e, schema));
+            let as_float = |e: Box<Expr>| Box::new(if any_float { float(*e, schema) } else { *e });
+            let (expr, low, high) = (as_float(expr), as_float(low), as_float(high));
+            let low = zero(like(scope, *low, &expr, schema), schema);
+            let high = zero(like(scope, *high, &expr, schema), schema);
+            let expr = Box::new(zero(*expr, schema));
             Ok(Transformed::yes(Expr::Between(Between { expr, negated, low: Box::new(low), high: Box::new(high) })))
         }
         Expr::InList(InList { expr, list, negated }) => {
-            let list = list.into_iter().map(|item| like(scope, item, &expr, schema)).collect();
+            let any_float = std::iter::once(&*expr).chain(&list).any(|e| is_float(e, schema));
+            let expr = Box::new(if any_float { float(*expr, schema) } else { *expr });
+            let list = list.into_iter().map(|e| if any_float { float(e, schema) } else { e });
+            let list = list.map(|item| zero(like(scope, item, &expr, schema), schema)).collect();
+            let expr = Box::new(zero(*expr, schema));
             Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })))
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
             let (left, right) = (like(scope, *left, &right, schema), *right);
             let right = like(scope, right, &left, schema);
+            let any_float = is_float(&left, schema) || is_float(&right, schema);
+            let (left, right) = if any_float { (float(left, schema), float(right, schema)) } else { (left, right) };
+            let (left, right) = (zero(left, schema), zero(right, schema));
             Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))))
         }
         Expr::ScalarFunction(mut call) => {
@@ -95,6 +106,54 @@ fn like(scope: &Scope<'_>, expr: Expr, beside: &Expr, schema: &DFSchema) -> Expr
     match beside.get_type(schema) {
         Ok(DataType::Utf8 | DataType::Utf8View | DataType::Null) | Err(_) => expr,
         Ok(other) => convert(scope, &expr, &DataType::Utf8, &other).unwrap_or_else(|| cast(expr, other)),
+    }
+}
+
+fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Float32 | DataType::Float64))
+}
+
+/// A number that is compared with a float, as one.
+fn float(expr: Expr, schema: &DFSchema) -> Expr {
+    match expr.get_type(schema) {
+        Ok(t) if t.is_integer() || matches!(t, DataType::Decimal128(..) | DataType::Decimal256(..)) => {
+            cast(expr, DataType::Float64)
+        }
+        _ => expr,
+    }
+}
+
+/// A float to be compared: Arrow tells -0 from 0, PostgreSQL does not. Adding 0 leaves every number as it is, but makes 0 of
+/// -0.
+fn zero(expr: Expr, schema: &DFSchema) -> Expr {
+    let zero = match expr.get_type(schema) {
+        Ok(DataType::Float32) => ScalarValue::Float32(Some(0.0)),
+        Ok(DataType::Float64) => ScalarValue::Float64(Some(0.0)),
+        _ => return expr,
+    };
+    match expr {
+        Expr::Literal(..) => expr,
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Plus, ref right, .. })
+            if matches!(&**right, Expr::Literal(value, _) if *value == zero) =>
+        {
+            expr
+        }
+        other => {
+            let zero = Box::new(Expr::Literal(zero, None));
+            Expr::BinaryExpr(BinaryExpr::new(Box::new(other), Operator::Plus, zero))
+        }
+    }
+}
+
+/// Without what [`zero`] adds, where keys are compared and not Arrow's floats.
+pub(super) fn without_zero(expr: Expr) -> Expr {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Plus, right })
+            if matches!(&*right, Expr::Literal(ScalarValue::Float32(Some(0.0)) | ScalarValue::Float64(Some(0.0)), _)) =>
+        {
+            *left
+        }
+        other => other,
     }
 }
 

@@ -11,7 +11,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, Query, Select, SelectItem, TableFactor,
+    BinaryOperator, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, TableFactor,
     TableWithJoins, VisitMut, VisitorMut, With,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -50,6 +51,24 @@ struct Column {
     joined: bool,
 }
 
+impl Column {
+    fn is_of(&self, table: &str) -> bool {
+        matches!(&self.expr, Expr::CompoundIdentifier(idents) if idents.first().is_some_and(|i| i.value == table))
+    }
+}
+
+/// The table of `table.*`.
+fn star_of(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
+            if options.opt_exclude.is_none() && options.opt_except.is_none() =>
+        {
+            name.0.last().and_then(|part| part.as_ident()).map(normal)
+        }
+        _ => None,
+    }
+}
+
 type Flow = ControlFlow<Box<SqlError>>;
 
 impl VisitorMut for Expand<'_> {
@@ -65,7 +84,8 @@ impl VisitorMut for Expand<'_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+    /// After the queries in it, so that what stands in FROM is written out already.
+    fn post_visit_select(&mut self, select: &mut Select) -> Flow {
         match self.select(select) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(Box::new(error)),
@@ -77,7 +97,8 @@ impl Expand<'_> {
     fn select(&self, select: &mut Select) -> Result<()> {
         let is_star = |item: &SelectItem| matches!(item, SelectItem::Wildcard(options) if options.opt_exclude.is_none() && options.opt_except.is_none());
         let joins_by_name = select.from.iter().any(joins_by_name);
-        if !joins_by_name && !(self.names_hidden && select.projection.iter().any(is_star)) {
+        let any_star = select.projection.iter().any(|item| is_star(item) || star_of(item).is_some());
+        if !joins_by_name && !(self.names_hidden && any_star) {
             return Ok(());
         }
         let mut columns = Vec::new();
@@ -88,6 +109,8 @@ impl Expand<'_> {
         for item in std::mem::take(&mut select.projection) {
             if is_star(&item) {
                 projection.extend(columns.iter().map(item_of));
+            } else if let Some(table) = star_of(&item).filter(|_| !joins_by_name) {
+                projection.extend(columns.iter().filter(|c| c.is_of(&table)).map(item_of));
             } else {
                 projection.push(item);
             }

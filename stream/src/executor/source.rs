@@ -103,7 +103,9 @@ impl Source {
         let listed = self.connector.splits().await?;
         self.discovered = Some(Instant::now());
         for name in &listed {
-            let number = self.splits.len() as i64;
+            // Splits that gave nothing yet are not stored, so their numbers may be given out again after a restart; those of
+            // stored splits are not.
+            let number = self.splits.values().map(|s| (s.next_row_id >> SPLIT_SHIFT) + 1).max().unwrap_or(0);
             let split = self.splits.entry(name.clone()).or_insert_with(|| Split {
                 reader: None,
                 offset: None,

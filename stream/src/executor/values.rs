@@ -21,7 +21,7 @@ use crate::expr::{from_hex, to_hex};
 use crate::message::{Barrier, Output};
 
 /// The table that remembers whether the rows were emitted.
-pub fn table(id: TableId) -> TableDef {
+pub fn emitted_table(id: TableId) -> TableDef {
     TableDef::ascending(id, Schema::new(vec![Field::new("id", DataType::Int16, false)]), &[0], &[])
 }
 
@@ -115,9 +115,9 @@ mod tests {
     fn rows_come_back_from_a_plan() {
         let schema = check::schema(&[("a", DataType::Int64), ("t", DataType::Utf8)]);
         let batch = check::chunk(&schema, &["+ 1 x", "+ 2 NULL"]).batch().clone();
-        let plan = plan::Values { rows: encode_rows_hex(&batch).unwrap(), emitted: table(TableId(1)) };
+        let plan = plan::Values { rows: encode_rows_hex(&batch).unwrap(), emitted: emitted_table(TableId(1)) };
         assert_eq!(rows(&plan).unwrap(), batch);
-        let none = plan::Values { rows: encode_rows_hex(&batch.slice(0, 0)).unwrap(), emitted: table(TableId(1)) };
+        let none = plan::Values { rows: encode_rows_hex(&batch.slice(0, 0)).unwrap(), emitted: emitted_table(TableId(1)) };
         assert_eq!(rows(&none).unwrap().num_rows(), 0);
         assert!(rows(&plan::Values { rows: "x".into(), ..none }).is_err());
     }

@@ -9,6 +9,7 @@
 //! | `date_trunc(field, t [, zone])` | the start of that year, month, … |
 //! | `age(a, b)` | `a - b` in years, months, days and a time |
 //! | `to_timestamp(seconds)` | the instant that many seconds after 1970 |
+//! | `to_timestamp(text, pattern [, zone])` | the instant that a text tells |
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ use weir_common::{SqlState, SqlType};
 
 use super::cast::{INTERVAL, cast, interval_of_micros, zone, zone_named};
 use super::function::{Arguments, Call, Function, argument, convert, no_such_function, refuse};
+use super::make_time::from_pattern;
 use super::numeric::{NUMERIC, array_of, power_of_ten};
 
 const HOUR: i64 = 3_600 * MICROS_PER_SECOND;
@@ -53,7 +55,7 @@ pub(super) fn functions() -> Vec<Function> {
         Function::new("date_part", &[2, 3], part_type, part).alias("extract").alias("datepart"),
         Function::new("date_trunc", &[2, 3], trunc_type, trunc).alias("datetrunc"),
         Function::new("age", &[2], |_| Ok(INTERVAL), age),
-        Function::new("to_timestamp", &[1], |_| Ok(SqlType::TimestampTz.to_arrow()), to_timestamp),
+        Function::new("to_timestamp", &[1, 2, 3], |_| Ok(SqlType::TimestampTz.to_arrow()), to_timestamp),
     ]
 }
 
@@ -194,6 +196,11 @@ fn symbolic_difference(later: i64, earlier: i64) -> IntervalMonthDayNano {
 }
 
 fn to_timestamp(call: &Call<'_>) -> Result<ArrayRef> {
+    if call.len() > 1 {
+        let zone = zone(call, 2)?;
+        let instants = from_pattern(call)?.unary::<_, TimestampMicrosecondType>(|local| local_to_instant(zone, local));
+        return Ok(Arc::new(instants.with_data_type(call.result_type().clone())));
+    }
     if matches!(call.type_of(0), DataType::Utf8 | DataType::Utf8View | DataType::Timestamp(..) | DataType::Date32) {
         return cast(&call.array(0)?, &SqlType::TimestampTz, Tz::UTC);
     }
@@ -421,7 +428,8 @@ fn moment_part(field: Field, micros: i64, sql_type: &SqlType, zone: Tz) -> Optio
         Field::Julian => {
             const JULIAN_EPOCH: i64 = 2_440_588;
             let part = i256::from_i128(time.into()).wrapping_mul(power_of_ten(NUMERIC_SCALE as u32));
-            whole(days + JULIAN_EPOCH).wrapping_add(part.wrapping_div(i256::from_i128(MICROS_PER_DAY.into())))
+            let day = part.wrapping_div(i256::from_i128(MICROS_PER_DAY.into()));
+            whole(days + JULIAN_EPOCH).wrapping_add(super::numeric::round(day, 20))
         }
         Field::Zone => whole(offset()?),
         Field::ZoneHour => whole(offset()? / 3_600),

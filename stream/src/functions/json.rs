@@ -1,4 +1,6 @@
 //! Functions and operators of jsonb. Values come and go in jsonb's normal form, so equal values are equal texts.
+//!
+//! Here are those that look into a value; [`change`] has those that change one, [`build`] those that make one.
 
 use std::sync::Arc;
 
@@ -8,11 +10,13 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Int64Type};
 use datafusion::error::{DataFusionError, Result};
-use weir_common::json::{Json, normalize, write_string};
-use weir_common::text::{TextFormat, write_value};
+use weir_common::json::{Json, normalize};
 use weir_common::{SqlState, SqlType};
 
-use super::function::{Call, Function, argument, convert, refuse};
+use super::function::{Call, Function, convert, refuse};
+
+mod build;
+mod change;
 
 const JSONB: DataType = DataType::LargeUtf8;
 
@@ -21,7 +25,7 @@ fn list_of(item: DataType) -> DataType {
 }
 
 pub(super) fn functions() -> Vec<Function> {
-    vec![
+    let here = vec![
         Function::new("jsonb_get", &[2], |_| Ok(JSONB), |call| step(call, member_or_item, as_json)),
         Function::new("jsonb_get_text", &[2], |_| Ok(DataType::Utf8), |call| step(call, member_or_item, as_text)),
         Function::new("jsonb_get_path", &[2], |_| Ok(JSONB), |call| walk(call, as_json)),
@@ -35,26 +39,11 @@ pub(super) fn functions() -> Vec<Function> {
         Function::new("jsonb_exists_all", &[2], |_| Ok(DataType::Boolean), |call| exists(call, true)),
         Function::new("jsonb_typeof", &[1], |_| Ok(DataType::Utf8), type_of).alias("json_typeof"),
         Function::new("jsonb_array_length", &[1], |_| Ok(DataType::Int32), array_length).alias("json_array_length"),
-        Function::new("jsonb_concat", &[2], |_| Ok(JSONB), concat),
-        Function::new("jsonb_delete", &[2], |_| Ok(JSONB), delete),
-        Function::new("jsonb_delete_path", &[2], |_| Ok(JSONB), delete_path),
-        Function::new("jsonb_strip_nulls", &[1], |_| Ok(JSONB), strip_nulls),
         Function::new("jsonb_elements", &[1], |_| Ok(list_of(JSONB)), elements),
         Function::new("jsonb_elements_text", &[1], |_| Ok(list_of(DataType::Utf8)), elements_text),
         Function::new("jsonb_keys", &[1], |_| Ok(list_of(DataType::Utf8)), keys),
-        Function::new("jsonb_build_array", &[], |_| Ok(JSONB), build_array).alias("json_build_array"),
-        Function::new("jsonb_build_object", &[], |_| Ok(JSONB), build_object).alias("json_build_object"),
-        Function::new("to_jsonb", &[1], |args| argument_is_known(argument(args, 0)), to_jsonb)
-            .alias("to_json")
-            .alias("row_to_json"),
-    ]
-}
-
-fn argument_is_known(data_type: &DataType) -> Result<DataType> {
-    match SqlType::from_arrow(data_type) {
-        Some(_) => Ok(JSONB),
-        None => Err(refuse(SqlState::FEATURE_NOT_SUPPORTED, format!("to_jsonb of {data_type} is not supported"))),
-    }
+    ];
+    here.into_iter().chain(change::functions()).chain(build::functions()).collect()
 }
 
 fn parse(text: &str) -> Result<Json<'_>> {

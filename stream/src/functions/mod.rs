@@ -11,8 +11,10 @@ use datafusion::logical_expr::ScalarUDF;
 mod arithmetic;
 mod cast;
 mod datetime;
+mod degrees;
 mod function;
 mod json;
+mod make_time;
 mod numeric;
 mod rounding;
 mod text;
@@ -41,7 +43,9 @@ pub fn registry() -> Arc<Functions> {
             arithmetic::functions(),
             cast::functions(),
             datetime::functions(),
+            degrees::functions(),
             json::functions(),
+            make_time::functions(),
             rounding::functions(),
             text::functions(),
             to_char::functions(),

@@ -209,7 +209,7 @@ fn times() {
         ("century", "21"),
         ("millennium", "3"),
         ("epoch", "1709210096.789"),
-        ("julian", "2460370.5242683912037037037037037037"),
+        ("julian", "2460370.5242683912037037037"),
         ("foo", "22023 unit \"foo\" not recognized for type timestamp without time zone"),
         ("timezone", "0A000 unit \"timezone\" not supported for type timestamp without time zone"),
     ] {
@@ -246,6 +246,12 @@ fn times() {
         eval(call("timezone", vec![lit("America/New_York"), timestamp("2024-07-01 12:00")])),
         "2024-07-01 16:00:00+00"
     );
+    // 01:35 comes twice on this day.
+    let repeated = |offset: &str| {
+        let t = value("timestamp with time zone", &format!("2026-11-01 01:35:00{offset}"));
+        eval(call("date_trunc", vec![lit("hour"), t, lit("America/New_York")]))
+    };
+    assert_eq!((repeated("-04"), repeated("-05")), ("2026-11-01 05:00:00+00".into(), "2026-11-01 06:00:00+00".into()));
     assert_eq!(eval(call("timezone", vec![lit("Nowhere"), t()])), "22023 time zone \"Nowhere\" not recognized");
 
     let diff = |a: &str, b: &str| eval(call("pg_timestamp_diff", vec![timestamp(a), timestamp(b)]));
@@ -328,6 +334,12 @@ fn json() {
     assert_eq!(two("jsonb_delete", r#"{"a": 1, "b": 1}"#, lit("a")), r#"{"b": 1}"#);
     assert_eq!(two("jsonb_delete", "[1, 2, 3]", lit(-1i64)), "[1, 2]");
     assert_eq!(two("jsonb_delete_path", doc, value("text[]", "{a,b,1}")), r#"{"a": {"b": [10, null]}, "c": 1.50}"#);
+    let set = |a: &str, path: &str, new: &str| eval(call("jsonb_set", vec![json(a), value("text[]", path), json(new)]));
+    assert_eq!(set(r#"{"a": [1]}"#, "{a,0}", "2"), r#"{"a": [2]}"#);
+    assert_eq!(set(r#"{"a": [1]}"#, "{a,5}", "2"), r#"{"a": [1, 2]}"#);
+    assert_eq!(set(r#"{"a": 1}"#, "{b}", "2"), r#"{"a": 1, "b": 2}"#);
+    assert_eq!(set(r#"{"a": 1}"#, "{b,c}", "2"), r#"{"a": 1}"#);
+    assert_eq!(eval(call("jsonb_pretty", vec![json(r#"{"a": [1]}"#)])), "{\n    \"a\": [\n        1\n    ]\n}");
     assert_eq!(eval(call("jsonb_typeof", vec![json("[]")])), "array");
     assert_eq!(eval(call("jsonb_array_length", vec![json("[1, 2]")])), "2");
     assert_eq!(eval(call("jsonb_array_length", vec![json("1")])), "22023 cannot get array length of a scalar");
@@ -412,11 +424,69 @@ fn patterns() {
         ("-485", "999MI", "485-"),
         ("-485", "999PR", "<485>"),
         ("12345", "999", " ###"),
+        ("0", "FM9.99", "0."),
+        ("0", "9.99", "  .00"),
+        ("-0.1", "99.99", "  -.10"),
+        ("12", "9990999.9", "    0012.0"),
+        ("12", "FM9990999.9", "0012."),
+        ("-485", "SG999", "-485"),
+        ("485", "\"Good number:\"999", "Good number: 485"),
+        ("485", "999MI", "485 "),
+        ("5", "999S", "  5+"),
+        ("-5", "S999", "  -5"),
+        ("1234.5", "999,999.99", "   1,234.50"),
         ("1234567.891", "FM9,999,999.99", "1,234,567.89"),
     ] {
         assert_eq!(n(number, pattern), expected, "{number} as {pattern}");
     }
     assert_eq!(eval(call("to_char", vec![null("numeric"), lit("9")])), "NULL");
+}
+
+#[test]
+fn degrees() {
+    let of = |name: &str, x: f64| eval(call(name, vec![lit(x)]));
+    for (name, x, expected) in [
+        ("sind", 30.0, "0.5"),
+        ("sind", -450.0, "-1"),
+        ("cosd", 60.0, "0.5"),
+        ("cosd", 180.0, "-1"),
+        ("tand", 45.0, "1"),
+        ("tand", 135.0, "-1"),
+        ("cotd", 45.0, "1"),
+        ("asind", 0.5, "30"),
+        ("asind", -1.0, "-90"),
+        ("acosd", 0.5, "60"),
+        ("acosd", 2.0, "22003 input is out of range"),
+        ("atand", 1.0, "45"),
+    ] {
+        assert_eq!(of(name, x), expected, "{name}({x})");
+    }
+    assert_eq!(eval(call("atan2d", vec![lit(1.0), lit(-1.0)])), "135");
+}
+
+#[test]
+fn times_from_parts() {
+    let ints = |values: &[i32]| values.iter().map(|v| lit(*v)).collect::<Vec<_>>();
+    assert_eq!(eval(call("make_date", ints(&[2024, 2, 29]))), "2024-02-29");
+    assert_eq!(eval(call("make_date", ints(&[-44, 3, 15]))), "0044-03-15 BC");
+    assert_eq!(eval(call("make_date", ints(&[2023, 2, 29]))), "22008 date field value out of range: 2023-02-29");
+    let mut parts = ints(&[2024, 7, 1, 12, 30]);
+    parts.push(lit(1.5));
+    assert_eq!(eval(call("make_timestamp", parts.clone())), "2024-07-01 12:30:01.5");
+    parts.push(lit("Europe/Berlin"));
+    assert_eq!(eval(call("make_timestamptz", parts)), "2024-07-01 10:30:01.5+00");
+    assert_eq!(eval(call("make_interval", ints(&[1, 2, 1, 3]))), "1 year 2 mons 10 days");
+    let tidy = |name: &str, i: &str| eval(call(name, vec![value("interval", i)]));
+    assert_eq!(tidy("justify_hours", "27:00"), "1 day 03:00:00");
+    assert_eq!(tidy("justify_days", "35 days"), "1 mon 5 days");
+    assert_eq!(tidy("justify_interval", "1 mon -1 hour"), "29 days 23:00:00");
+    let by = |text: &str, pattern: &str| eval(call("to_timestamp", vec![lit(text), lit(pattern)]));
+    assert_eq!(by("2024-02-29 12:34:56", "YYYY-MM-DD HH24:MI:SS"), "2024-02-29 12:34:56+00");
+    assert_eq!(by("05 Dec 2000", "DD Mon YYYY"), "2000-12-05 00:00:00+00");
+    assert_eq!(by("20240229 0130 PM", "YYYYMMDD HH12MI PM"), "2024-02-29 13:30:00+00");
+    assert_eq!(by("12:30:01.5", "HH24:MI:SS.MS"), "0001-01-01 12:30:01.5+00 BC");
+    assert_eq!(by("2024-13-01", "YYYY-MM-DD"), "22008 date/time field value out of range: \"2024-13-01\"");
+    assert_eq!(eval(call("to_date", vec![lit("2024/02/29"), lit("YYYY/MM/DD")])), "2024-02-29");
 }
 
 #[test]

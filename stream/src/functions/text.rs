@@ -28,8 +28,6 @@ pub(super) fn functions() -> Vec<Function> {
 fn pg_typeof(call: &Call<'_>) -> Result<ArrayRef> {
     let name = match call.type_of(0) {
         DataType::Null => "unknown".to_owned(),
-        // There is one type for both; the shorter name is the one that PostgreSQL's literals have.
-        DataType::Utf8 | DataType::Utf8View => "text".to_owned(),
         DataType::Decimal128(..) | DataType::Decimal256(..) => "numeric".to_owned(),
         other => SqlType::from_arrow(&other).map_or_else(|| other.to_string(), |t| t.to_string()),
     };

@@ -1,7 +1,7 @@
 //! `to_char`: timestamps and numbers as text by a pattern.
 //!
 //! Of times: `YYYY YYY YY Y IYYY CC Q MM Month Mon WW IW W DDD DD D ID J Day Dy HH24 HH12 HH MI SS MS US SSSS AM PM A.M.
-//! P.M. BC AD TZ OF`, in the case in which they are written where that matters; of numbers: `9 0 . D , G S MI PL PR L $`.
+//! P.M. BC AD TZ OF`, in the case in which they are written where that matters; of numbers: `9 0 . D , G S SG MI PR L`.
 //! `FM` leaves out zeros and blanks that only fill, and text in double quotes stays as it is.
 
 use std::fmt::Write;
@@ -318,6 +318,10 @@ impl Pattern {
                     taken = 2;
                 }
                 _ if upper == "PR" => (read.sign, taken) = (Sign::Brackets, 2),
+                _ if upper == "SG" => {
+                    read.sign = if started { Sign::Trailing } else { Sign::Leading };
+                    taken = 2;
+                }
                 'S' | 's' => read.sign = if started { Sign::Trailing } else { Sign::Leading },
                 '9' | '0' if read.point => read.fraction.push(c),
                 '9' | '0' => read.whole.push(c),
@@ -329,7 +333,8 @@ impl Pattern {
                     read.literal(started, &quoted[..end]);
                     taken = (end + 2).min(rest.len());
                 }
-                'L' | 'l' => read.literal(started, "$"),
+                // There is no currency in the C locale.
+                'L' | 'l' => read.literal(started, " "),
                 other => read.literal(started, other.encode_utf8(&mut [0; 4])),
             }
             rest = &rest[taken..];
@@ -359,6 +364,7 @@ impl Pattern {
             }
         };
         let (blanks, digits) = body.split_at(body.len() - body.trim_start().len());
+        let digits = if digits == "." { "0." } else { digits };
         let blanks = if self.fill { blanks } else { "" };
         let (prefix, suffix) = (&self.prefix, &self.suffix);
         let space = if self.fill { " " } else { "" };

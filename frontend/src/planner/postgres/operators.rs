@@ -8,7 +8,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, cast};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF, cast};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use weir_common::SqlType;
 
@@ -123,6 +123,19 @@ impl Operators {
                 }
                 self.call(arithmetic(op)?, args())
             }
+            // A real beside another number is computed in double precision, as numbers beside a double are.
+            (Op::Plus | Op::Minus | Op::Multiply, Kind::Float, Kind::Float | Kind::Integer | Kind::Decimal)
+            | (Op::Plus | Op::Minus | Op::Multiply, Kind::Integer | Kind::Decimal, Kind::Float)
+                if left_type != right_type =>
+            {
+                let double = |e: &Expr| Box::new(cast(e.clone(), DataType::Float64));
+                let op = match op {
+                    Op::Plus => Operator::Plus,
+                    Op::Minus => Operator::Minus,
+                    _ => Operator::Multiply,
+                };
+                Some(Expr::BinaryExpr(BinaryExpr::new(double(left), op, double(right))))
+            }
             (Op::BitwiseAnd | Op::BitwiseOr | Op::PGBitwiseXor, Kind::Integer, Kind::Integer) => {
                 let name = match op {
                     Op::BitwiseAnd => "pg_and",
@@ -210,7 +223,6 @@ impl Operators {
 }
 
 fn concat(left: Expr, right: Expr) -> Expr {
-    use datafusion::logical_expr::{BinaryExpr, Operator};
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::StringConcat, Box::new(right)))
 }
 

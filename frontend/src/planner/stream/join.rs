@@ -18,6 +18,7 @@ use weir_common::plan::{AggCall, AggFunction, Aggregate, Join, JoinKind, Node, S
 use weir_stream::executor::aggregate::tables as aggregate_tables;
 use weir_stream::executor::join::{full_join_needs_marker, tables};
 
+use super::super::postgres::without_zero;
 use super::super::properties;
 use super::rel::{Phys, Rel, cast, encode, remap, text};
 use super::{Builder, literal, physical, unsupported};
@@ -303,9 +304,9 @@ fn key_pair(expr: &Expr, operator: Operator, left: &DFSchema, right: &DFSchema) 
         !columns.is_empty() && columns.iter().all(|c| schema.is_column_from_schema(c))
     };
     if over(a, left) && over(b, right) {
-        Some((*a.clone(), *b.clone()))
+        Some((without_zero(*a.clone()), without_zero(*b.clone())))
     } else if over(b, left) && over(a, right) {
-        Some((*b.clone(), *a.clone()))
+        Some((without_zero(*b.clone()), without_zero(*a.clone())))
     } else {
         None
     }

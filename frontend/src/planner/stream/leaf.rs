@@ -12,7 +12,7 @@ use weir_common::catalog::{ColumnDef, Object, ObjectKind, ROW_ID};
 use weir_common::plan::{self, Node, StreamPlan};
 use weir_stream::executor::scan::progress_table;
 use weir_stream::executor::source::offsets_table;
-use weir_stream::executor::values::{encode_rows_hex, table as emitted_table};
+use weir_stream::executor::values::{emitted_table, encode_rows_hex};
 
 use super::super::relation::{RelationTable, relation_schema};
 use super::rel::Rel;

@@ -4,6 +4,8 @@
 //! retraction: taking back what was added restores the earlier state, so a group without rows is back in its initial
 //! state and needs no cleaning.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayRef, Int64Array};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
@@ -120,16 +122,16 @@ impl GroupState for Count {
     }
 
     fn load(&mut self, slots: &[u32], columns: &[ArrayRef]) -> Result<()> {
-        load_i64(&mut self.counts, slots, &columns[0]);
+        load_i64(slots, &columns[0], |slot, count| self.counts[slot] = count);
         Ok(())
     }
 
     fn store(&self, slots: &[u32]) -> Result<Vec<ArrayRef>> {
-        Ok(vec![store_i64(&self.counts, slots)])
+        Ok(vec![store_i64(slots, |slot| self.counts[slot])])
     }
 
     fn results(&self, slots: &[u32], _errors: &mut u64) -> Result<ArrayRef> {
-        Ok(store_i64(&self.counts, slots))
+        Ok(store_i64(slots, |slot| self.counts[slot]))
     }
 
     fn retain(&mut self, keep: &[u32]) {
@@ -149,17 +151,15 @@ impl Accumulator for Count {
     }
 }
 
-/// Writes a bigint column of the groups table into `values`.
-pub(super) fn load_i64(values: &mut [i64], slots: &[u32], column: &ArrayRef) {
-    let column = primitive::<Int64Array>(column);
-    for (slot, value) in slots.iter().zip(column.values()) {
-        values[*slot as usize] = *value;
-    }
+/// Calls `f(slot, value)` for each row of a bigint column of a table.
+pub(super) fn load_i64(slots: &[u32], column: &ArrayRef, mut f: impl FnMut(usize, i64)) {
+    let values = primitive::<Int64Array>(column).values();
+    slots.iter().zip(values).for_each(|(slot, value)| f(*slot as usize, *value));
 }
 
-/// `values` at these slots as a bigint column.
-pub(super) fn store_i64(values: &[i64], slots: &[u32]) -> ArrayRef {
-    std::sync::Arc::new(slots.iter().map(|s| values[*s as usize]).collect::<Int64Array>())
+/// The values of these slots as a bigint column.
+pub(super) fn store_i64(slots: &[u32], value: impl Fn(usize) -> i64) -> ArrayRef {
+    Arc::new(Int64Array::from_iter_values(slots.iter().map(|slot| value(*slot as usize))))
 }
 
 /// A column as the array type that its table or plan declares.

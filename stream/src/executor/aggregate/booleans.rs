@@ -12,23 +12,28 @@ use crate::cache;
 /// How many values there are and how many of them are true.
 pub(super) struct Booleans {
     all: bool,
-    trues: Vec<i64>,
-    values: Vec<i64>,
+    counts: Vec<Counts>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    trues: i64,
+    values: i64,
 }
 
 impl Booleans {
     /// `bool_and`.
     pub fn all() -> Booleans {
-        Booleans { all: true, trues: Vec::new(), values: Vec::new() }
+        Booleans { all: true, counts: Vec::new() }
     }
 
     /// `bool_or`.
     pub fn any() -> Booleans {
-        Booleans { all: false, trues: Vec::new(), values: Vec::new() }
+        Booleans { all: false, counts: Vec::new() }
     }
 
     fn result(&self, slot: u32) -> Option<bool> {
-        let (trues, values) = (self.trues[slot as usize], self.values[slot as usize]);
+        let Counts { trues, values } = self.counts[slot as usize];
         (values != 0).then_some(if self.all { trues == values } else { trues != 0 })
     }
 }
@@ -39,18 +44,18 @@ impl GroupState for Booleans {
     }
 
     fn grow(&mut self, slots: usize) {
-        self.trues.resize(slots, 0);
-        self.values.resize(slots, 0);
+        self.counts.resize(slots, Counts::default());
     }
 
     fn load(&mut self, slots: &[u32], columns: &[ArrayRef]) -> Result<()> {
-        load_i64(&mut self.trues, slots, &columns[0]);
-        load_i64(&mut self.values, slots, &columns[1]);
+        load_i64(slots, &columns[0], |slot, trues| self.counts[slot].trues = trues);
+        load_i64(slots, &columns[1], |slot, values| self.counts[slot].values = values);
         Ok(())
     }
 
     fn store(&self, slots: &[u32]) -> Result<Vec<ArrayRef>> {
-        Ok(vec![store_i64(&self.trues, slots), store_i64(&self.values, slots)])
+        let trues = store_i64(slots, |slot| self.counts[slot].trues);
+        Ok(vec![trues, store_i64(slots, |slot| self.counts[slot].values)])
     }
 
     fn results(&self, slots: &[u32], _errors: &mut u64) -> Result<ArrayRef> {
@@ -58,22 +63,21 @@ impl GroupState for Booleans {
     }
 
     fn retain(&mut self, keep: &[u32]) {
-        cache::retain(&mut self.trues, keep);
-        cache::retain(&mut self.values, keep);
+        cache::retain(&mut self.counts, keep);
     }
 
     fn bytes(&self) -> usize {
-        (self.trues.capacity() + self.values.capacity()) * size_of::<i64>()
+        self.counts.capacity() * size_of::<Counts>()
     }
 }
 
 impl Accumulator for Booleans {
     fn add(&mut self, rows: &Rows<'_>) {
         let arg = primitive::<BooleanArray>(&rows.args[0]);
-        let (trues, values) = (&mut self.trues, &mut self.values);
         rows.each(arg.nulls(), |i, group, sign| {
-            trues[group] += sign * i64::from(arg.value(i));
-            values[group] += sign;
+            let counts = &mut self.counts[group];
+            counts.trues += sign * i64::from(arg.value(i));
+            counts.values += sign;
         });
     }
 }

@@ -18,50 +18,49 @@ const SUM_BYTES: usize = 17;
 pub(super) struct FloatSums {
     average: bool,
     output: DataType,
+    sums: Vec<Sum>,
+}
+
+#[derive(Default)]
+struct Sum {
     /// Of the finite values.
-    sums: Vec<ExactSum>,
-    nans: Vec<i64>,
-    infinities: Vec<i64>,
-    negative_infinities: Vec<i64>,
+    finite: ExactSum,
+    nans: i64,
+    infinities: i64,
+    negative_infinities: i64,
     /// Rows that are not null.
-    values: Vec<i64>,
+    values: i64,
+}
+
+impl Sum {
+    #[inline]
+    fn add(&mut self, value: f64, sign: i64) {
+        self.values += sign;
+        if value.is_finite() {
+            self.finite.add(value, sign);
+        } else if value.is_nan() {
+            self.nans += sign;
+        } else if value > 0.0 {
+            self.infinities += sign;
+        } else {
+            self.negative_infinities += sign;
+        }
+    }
 }
 
 impl FloatSums {
     pub fn new(average: bool, output: DataType) -> FloatSums {
-        FloatSums {
-            average,
-            output,
-            sums: Vec::new(),
-            nans: Vec::new(),
-            infinities: Vec::new(),
-            negative_infinities: Vec::new(),
-            values: Vec::new(),
-        }
-    }
-
-    #[inline]
-    fn add_value(&mut self, group: usize, value: f64, sign: i64) {
-        self.values[group] += sign;
-        if value.is_finite() {
-            self.sums[group].add(value, sign);
-        } else if value.is_nan() {
-            self.nans[group] += sign;
-        } else if value > 0.0 {
-            self.infinities[group] += sign;
-        } else {
-            self.negative_infinities[group] += sign;
-        }
+        FloatSums { average, output, sums: Vec::new() }
     }
 
     /// The result of a group, `None` for NULL.
     fn result(&self, slot: u32, errors: &mut u64) -> Option<f64> {
-        let slot = slot as usize;
-        if self.values[slot] == 0 {
+        let sum = &self.sums[slot as usize];
+        if sum.values == 0 {
             return None;
         }
-        let (up, down) = (self.infinities[slot] != 0, self.negative_infinities[slot] != 0);
-        if self.nans[slot] != 0 || (up && down) {
+        let (up, down) = (sum.infinities != 0, sum.negative_infinities != 0);
+        if sum.nans != 0 || (up && down) {
             return Some(f64::NAN);
         }
         if up {
@@ -70,11 +69,9 @@ impl FloatSums {
         if down {
             return Some(f64::NEG_INFINITY);
         }
-        let sum = self.sums[slot].to_f64();
-        if sum.is_none() {
-            *errors += 1;
-        }
-        sum.map(|sum| if self.average { sum / self.values[slot] as f64 } else { sum })
+        let finite = sum.finite.to_f64();
+        *errors += u64::from(finite.is_none());
+        finite.map(|finite| if self.average { finite / sum.values as f64 } else { finite })
     }
 }
 
@@ -90,36 +87,36 @@ impl GroupState for FloatSums {
     }
 
     fn grow(&mut self, slots: usize) {
-        self.sums.resize_with(slots, ExactSum::default);
-        self.nans.resize(slots, 0);
-        self.infinities.resize(slots, 0);
-        self.negative_infinities.resize(slots, 0);
-        self.values.resize(slots, 0);
+        self.sums.resize_with(slots, Sum::default);
     }
 
     fn load(&mut self, slots: &[u32], columns: &[ArrayRef]) -> Result<()> {
-        let sums = primitive::<BinaryArray>(&columns[0]);
+        let finite = primitive::<BinaryArray>(&columns[0]);
         for (i, slot) in slots.iter().enumerate() {
-            self.sums[*slot as usize] = ExactSum::read(sums.value(i));
+            self.sums[*slot as usize].finite = ExactSum::read(finite.value(i));
         }
-        load_i64(&mut self.nans, slots, &columns[1]);
-        load_i64(&mut self.infinities, slots, &columns[2]);
-        load_i64(&mut self.negative_infinities, slots, &columns[3]);
-        load_i64(&mut self.values, slots, &columns[4]);
+        load_i64(slots, &columns[1], |slot, nans| self.sums[slot].nans = nans);
+        load_i64(slots, &columns[2], |slot, infinities| self.sums[slot].infinities = infinities);
+        load_i64(slots, &columns[3], |slot, infinities| self.sums[slot].negative_infinities = infinities);
+        load_i64(slots, &columns[4], |slot, values| self.sums[slot].values = values);
         Ok(())
     }
 
     fn store(&self, slots: &[u32]) -> Result<Vec<ArrayRef>> {
-        let mut sums = BinaryBuilder::with_capacity(slots.len(), slots.len() * SUM_BYTES);
+        let mut finite = BinaryBuilder::with_capacity(slots.len(), slots.len() * SUM_BYTES);
         let mut bytes = Vec::new();
         for slot in slots {
             bytes.clear();
-            self.sums[*slot as usize].write(&mut bytes);
-            sums.append_value(&bytes);
+            self.sums[*slot as usize].finite.write(&mut bytes);
+            finite.append_value(&bytes);
         }
-        let counts = [&self.nans, &self.infinities, &self.negative_infinities, &self.values];
-        let sums: ArrayRef = Arc::new(sums.finish());
-        Ok(std::iter::once(sums).chain(counts.map(|c| store_i64(c, slots))).collect())
+        Ok(vec![
+            Arc::new(finite.finish()),
+            store_i64(slots, |slot| self.sums[slot].nans),
+            store_i64(slots, |slot| self.sums[slot].infinities),
+            store_i64(slots, |slot| self.sums[slot].negative_infinities),
+            store_i64(slots, |slot| self.sums[slot].values),
+        ])
     }
 
     fn results(&self, slots: &[u32], errors: &mut u64) -> Result<ArrayRef> {
@@ -139,15 +136,10 @@ impl GroupState for FloatSums {
 
     fn retain(&mut self, keep: &[u32]) {
         cache::retain(&mut self.sums, keep);
-        cache::retain(&mut self.nans, keep);
-        cache::retain(&mut self.infinities, keep);
-        cache::retain(&mut self.negative_infinities, keep);
-        cache::retain(&mut self.values, keep);
     }
 
     fn bytes(&self) -> usize {
-        let fixed = size_of::<ExactSum>() + 4 * size_of::<i64>();
-        cache::estimate(&self.sums, |sum| fixed + sum.heap_bytes())
+        cache::estimate(&self.sums, |sum| size_of::<Sum>() + sum.finite.heap_bytes())
     }
 }
 
@@ -156,10 +148,10 @@ impl Accumulator for FloatSums {
         let arg = &rows.args[0];
         if let DataType::Float32 = arg.data_type() {
             let args = primitive::<Float32Array>(arg).values();
-            rows.each(arg.nulls(), |i, group, sign| self.add_value(group, f64::from(args[i]), sign));
+            rows.each(arg.nulls(), |i, group, sign| self.sums[group].add(f64::from(args[i]), sign));
         } else {
             let args = primitive::<Float64Array>(arg).values();
-            rows.each(arg.nulls(), |i, group, sign| self.add_value(group, args[i], sign));
+            rows.each(arg.nulls(), |i, group, sign| self.sums[group].add(args[i], sign));
         }
     }
 }

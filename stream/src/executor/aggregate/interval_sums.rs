@@ -15,27 +15,30 @@ const DAYS_PER_MONTH: f64 = 30.0;
 
 pub(super) struct IntervalSums {
     average: bool,
-    months: Vec<i64>,
-    days: Vec<i64>,
-    nanos: Vec<i128>,
+    sums: Vec<Sum>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    months: i64,
+    days: i64,
+    nanos: i128,
     /// Rows that are not null.
-    values: Vec<i64>,
+    values: i64,
 }
 
 impl IntervalSums {
     pub fn new(average: bool) -> IntervalSums {
-        IntervalSums { average, months: Vec::new(), days: Vec::new(), nanos: Vec::new(), values: Vec::new() }
+        IntervalSums { average, sums: Vec::new() }
     }
 
     /// The result of a group, `None` for NULL.
     fn result(&self, slot: u32, errors: &mut u64) -> Option<IntervalMonthDayNano> {
-        let slot = slot as usize;
-        if self.values[slot] == 0 {
+        let Sum { months, days, nanos, values } = self.sums[slot as usize];
+        if values == 0 {
             return None;
         }
-        let (months, days, nanos) = (self.months[slot], self.days[slot], self.nanos[slot]);
-        let result =
-            if self.average { divide(months, days, nanos, self.values[slot]) } else { fit(months, days, nanos) };
+        let result = if self.average { divide(months, days, nanos, values) } else { fit(months, days, nanos) };
         if result.is_none() {
             *errors += 1;
         }
@@ -78,28 +81,28 @@ impl GroupState for IntervalSums {
     }
 
     fn grow(&mut self, slots: usize) {
-        self.months.resize(slots, 0);
-        self.days.resize(slots, 0);
-        self.nanos.resize(slots, 0);
-        self.values.resize(slots, 0);
+        self.sums.resize(slots, Sum::default());
     }
 
     fn load(&mut self, slots: &[u32], columns: &[ArrayRef]) -> Result<()> {
-        load_i64(&mut self.months, slots, &columns[0]);
-        load_i64(&mut self.days, slots, &columns[1]);
+        load_i64(slots, &columns[0], |slot, months| self.sums[slot].months = months);
+        load_i64(slots, &columns[1], |slot, days| self.sums[slot].days = days);
         let nanos = primitive::<Decimal128Array>(&columns[2]);
         for (slot, nanos) in slots.iter().zip(nanos.values()) {
-            self.nanos[*slot as usize] = *nanos;
+            self.sums[*slot as usize].nanos = *nanos;
         }
-        load_i64(&mut self.values, slots, &columns[3]);
+        load_i64(slots, &columns[3], |slot, values| self.sums[slot].values = values);
         Ok(())
     }
 
     fn store(&self, slots: &[u32]) -> Result<Vec<ArrayRef>> {
-        let nanos = Decimal128Array::from_iter_values(slots.iter().map(|s| self.nanos[*s as usize]));
-        let nanos = nanos.with_data_type(DataType::Decimal128(38, 0));
-        let column = |values| store_i64(values, slots);
-        Ok(vec![column(&self.months), column(&self.days), Arc::new(nanos), column(&self.values)])
+        let nanos = Decimal128Array::from_iter_values(slots.iter().map(|slot| self.sums[*slot as usize].nanos));
+        Ok(vec![
+            store_i64(slots, |slot| self.sums[slot].months),
+            store_i64(slots, |slot| self.sums[slot].days),
+            Arc::new(nanos.with_data_type(DataType::Decimal128(38, 0))),
+            store_i64(slots, |slot| self.sums[slot].values),
+        ])
     }
 
     fn results(&self, slots: &[u32], errors: &mut u64) -> Result<ArrayRef> {
@@ -109,14 +112,11 @@ impl GroupState for IntervalSums {
     }
 
     fn retain(&mut self, keep: &[u32]) {
-        cache::retain(&mut self.months, keep);
-        cache::retain(&mut self.days, keep);
-        cache::retain(&mut self.nanos, keep);
-        cache::retain(&mut self.values, keep);
+        cache::retain(&mut self.sums, keep);
     }
 
     fn bytes(&self) -> usize {
-        self.values.capacity() * (3 * size_of::<i64>() + size_of::<i128>())
+        self.sums.capacity() * size_of::<Sum>()
     }
 }
 
@@ -125,10 +125,11 @@ impl Accumulator for IntervalSums {
         let arg = primitive::<IntervalMonthDayNanoArray>(&rows.args[0]);
         let args = arg.values();
         rows.each(arg.nulls(), |i, group, sign| {
-            self.months[group] += sign * i64::from(args[i].months);
-            self.days[group] += sign * i64::from(args[i].days);
-            self.nanos[group] += i128::from(sign) * i128::from(args[i].nanoseconds);
-            self.values[group] += sign;
+            let sum = &mut self.sums[group];
+            sum.months += sign * i64::from(args[i].months);
+            sum.days += sign * i64::from(args[i].days);
+            sum.nanos += i128::from(sign) * i128::from(args[i].nanoseconds);
+            sum.values += sign;
         });
     }
 }

@@ -42,6 +42,7 @@ mod values;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use arrow::compute::take_arrays;
 use arrow::datatypes::SchemaRef;
 use weir_common::Chunk;
 use weir_common::chunk::CHUNK_ROWS;
@@ -49,7 +50,7 @@ use weir_common::plan::{self, AggCall};
 use weir_common::row::ByteRows;
 use weir_storage::{MemoryLimit, StateTable};
 
-use self::accumulator::{Accumulator, GroupState, Rows, plain, primitive, store_i64};
+use self::accumulator::{Accumulator, GroupState, Rows, plain, primitive};
 use self::collected::Collected;
 use self::distinct::DistinctSet;
 use self::emit::Changes;
@@ -64,6 +65,9 @@ use crate::expr::ErrorCounter;
 use crate::message::Output;
 
 pub use self::layout::{output_type, tables};
+
+/// Why a result is NULL that is none.
+const TOO_LARGE: &str = "value out of range: the result of an aggregate function";
 
 /// See the module.
 pub struct Aggregate {
@@ -171,40 +175,41 @@ impl Aggregate {
         Ok(())
     }
 
-    /// Emits what is different downstream for these groups.
-    async fn emit(&mut self, dirty: &[u32], out: &mut Output) -> Result<()> {
-        let columns = self.groups.columns();
+    /// Ends the epoch for the groups that changed: emits what is different downstream, and writes their state.
+    async fn leave(&mut self, dirty: &[u32], out: &mut Output) -> Result<()> {
         let mut olds = Vec::with_capacity(self.calls.len());
         for call in &mut self.calls {
             olds.push(emit::concat(std::mem::take(&mut call.old))?);
         }
         let mut offset = 0;
         for slots in dirty.chunks(CHUNK_ROWS) {
-            let mut new = self.groups.group_columns(slots)?;
+            let keys = self.groups.group_columns(slots)?;
+            let mut new = keys.clone();
             for call in &self.calls {
                 let mut errors = 0;
                 new.push(call.state.results(slots, &self.groups, &self.distinct, &mut errors)?);
-                (0..errors)
-                    .for_each(|_| self.errors.add("value out of range: the result of an aggregate function".into()));
+                (0..errors).for_each(|_| self.errors.add(TOO_LARGE.to_owned()));
             }
             let existed: Vec<bool> = slots.iter().map(|slot| self.groups.existed(*slot)).collect();
             let alive: Vec<bool> = slots.iter().map(|slot| self.groups.is_alive(*slot)).collect();
             let count = existed.iter().filter(|e| **e).count();
             let old = olds.iter().map(|old| old.as_ref().map(|old| old.slice(offset, count))).collect();
             offset += count;
-            let changes = Changes { group_columns: columns, new, old, existed, alive };
+            let changes = Changes { group_columns: keys.len(), new, old, existed, alive };
             out.push(changes.chunk(&self.output)?).await?;
+            self.write(slots, keys)?;
         }
         Ok(())
     }
 
-    /// Writes the state of these groups.
-    fn write(&mut self, dirty: &[u32]) -> Result<()> {
-        let (mut deleted, mut written) = (ByteRows::new(), Vec::with_capacity(dirty.len()));
-        for slot in dirty {
+    /// Writes the state of these groups, which have these group columns.
+    fn write(&mut self, slots: &[u32], keys: Vec<ArrayRef>) -> Result<()> {
+        let (mut deleted, mut rows, mut written) = (ByteRows::new(), Vec::new(), Vec::with_capacity(slots.len()));
+        for (row, slot) in slots.iter().enumerate() {
             let alive = self.groups.is_alive(*slot);
             if alive {
                 written.push(*slot);
+                rows.push(row as u32);
             } else if self.groups.existed(*slot) {
                 deleted.push(self.groups.key(*slot));
             }
@@ -216,8 +221,8 @@ impl Aggregate {
         if written.is_empty() {
             return Ok(());
         }
-        let mut columns = self.groups.group_columns(&written)?;
-        columns.push(store_i64(self.groups.counts(), &written));
+        let mut columns = if rows.len() == slots.len() { keys } else { take_arrays(&keys, &UInt32Array::from(rows), None)? };
+        columns.push(self.groups.counts(&written));
         for call in &self.calls {
             if let Some(state) = call.state.of_groups(&self.distinct) {
                 columns.extend(state.store(&written)?);
@@ -290,7 +295,7 @@ impl State {
     fn results(&self, slots: &[u32], groups: &Groups, distinct: &[DistinctSet], errors: &mut u64) -> Result<ArrayRef> {
         match self.of_groups(distinct) {
             Some(state) => state.results(slots, errors),
-            None => Ok(store_i64(groups.counts(), slots)),
+            None => Ok(groups.counts(slots)),
         }
     }
 }
@@ -362,10 +367,7 @@ impl Executor for Aggregate {
         for set in &mut self.distinct {
             set.values.flush()?;
         }
-        if !dirty.is_empty() {
-            self.emit(&dirty, out).await?;
-            self.write(&dirty)?;
-        }
+        self.leave(&dirty, out).await?;
         self.forget();
         Ok(())
     }

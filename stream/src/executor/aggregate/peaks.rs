@@ -38,9 +38,7 @@ pub(super) fn peaks(arg: &DataType, greatest: bool) -> Option<Box<dyn Accumulato
 struct Peaks<T: ArrowPrimitiveType> {
     arg: DataType,
     greatest: bool,
-    peaks: Vec<T::Native>,
-    /// The group has a value.
-    present: Vec<bool>,
+    peaks: Vec<Option<T::Native>>,
 }
 
 impl<T: ArrowPrimitiveType> Peaks<T>
@@ -48,12 +46,12 @@ where
     T::Native: Ord,
 {
     fn boxed(arg: &DataType, greatest: bool) -> Box<dyn Accumulator> {
-        Box::new(Peaks::<T> { arg: arg.clone(), greatest, peaks: Vec::new(), present: Vec::new() })
+        Box::new(Peaks::<T> { arg: arg.clone(), greatest, peaks: Vec::new() })
     }
 
     fn column(&self, slots: &[u32]) -> ArrayRef {
-        let peak = |slot: &u32| self.present[*slot as usize].then(|| self.peaks[*slot as usize]);
-        Arc::new(slots.iter().map(peak).collect::<PrimitiveArray<T>>().with_data_type(self.arg.clone()))
+        let peaks = slots.iter().map(|slot| self.peaks[*slot as usize]);
+        Arc::new(peaks.collect::<PrimitiveArray<T>>().with_data_type(self.arg.clone()))
     }
 }
 
@@ -66,15 +64,13 @@ where
     }
 
     fn grow(&mut self, slots: usize) {
-        self.peaks.resize(slots, T::Native::default());
-        self.present.resize(slots, false);
+        self.peaks.resize(slots, None);
     }
 
     fn load(&mut self, slots: &[u32], columns: &[ArrayRef]) -> Result<()> {
         let column = primitive::<PrimitiveArray<T>>(&columns[0]);
         for (row, slot) in slots.iter().enumerate() {
-            self.peaks[*slot as usize] = column.value(row);
-            self.present[*slot as usize] = column.is_valid(row);
+            self.peaks[*slot as usize] = column.is_valid(row).then(|| column.value(row));
         }
         Ok(())
     }
@@ -89,11 +85,10 @@ where
 
     fn retain(&mut self, keep: &[u32]) {
         cache::retain(&mut self.peaks, keep);
-        cache::retain(&mut self.present, keep);
     }
 
     fn bytes(&self) -> usize {
-        self.peaks.capacity() * (size_of::<T::Native>() + size_of::<bool>())
+        self.peaks.capacity() * size_of::<Option<T::Native>>()
     }
 }
 
@@ -107,9 +102,8 @@ where
         let (values, greatest) = (column.values(), self.greatest);
         rows.each(column.nulls(), |i, group, _| {
             let (peak, value) = (&mut self.peaks[group], values[i]);
-            if !self.present[group] || (if greatest { value > *peak } else { value < *peak }) {
-                *peak = value;
-                self.present[group] = true;
+            if peak.is_none_or(|peak| if greatest { value > peak } else { value < peak }) {
+                *peak = Some(value);
             }
         });
     }

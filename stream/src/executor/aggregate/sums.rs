@@ -21,9 +21,14 @@ pub(super) struct IntSums {
     scale: i8,
     average: bool,
     output: DataType,
-    sums: Vec<i128>,
+    sums: Vec<IntSum>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct IntSum {
+    sum: i128,
     /// Rows that are not null.
-    values: Vec<i64>,
+    values: i64,
 }
 
 impl IntSums {
@@ -31,31 +36,33 @@ impl IntSums {
     pub const PRECISION_MAX: u8 = 19;
 
     pub fn new(scale: i8, average: bool, output: DataType) -> IntSums {
-        IntSums { scale, average, output, sums: Vec::new(), values: Vec::new() }
+        IntSums { scale, average, output, sums: Vec::new() }
     }
 
     fn add_as<T: ArrowPrimitiveType>(&mut self, rows: &Rows<'_>, widen: impl Fn(T::Native) -> i128) {
         let arg = primitive::<PrimitiveArray<T>>(&rows.args[0]);
         let args = arg.values();
-        let (sums, values) = (&mut self.sums, &mut self.values);
         rows.each(arg.nulls(), |i, group, sign| {
-            let value = widen(args[i]);
-            sums[group] += if sign < 0 { -value } else { value };
-            values[group] += sign;
+            let (sum, value) = (&mut self.sums[group], widen(args[i]));
+            sum.sum += if sign < 0 { -value } else { value };
+            sum.values += sign;
         });
     }
 
     /// The result of a group, `None` for NULL. The error: it has no room in an `i128`.
     fn result(&self, slot: u32) -> Checked<Option<i128>> {
-        let (sum, values) = (self.sums[slot as usize], self.values[slot as usize]);
+        let IntSum { sum, values } = self.sums[slot as usize];
         if values == 0 {
             return Ok(None);
         }
         if !self.average {
             return rescale_i128(sum, self.scale, scale_of(&self.output)).map(Some);
         }
-        let average = average(i256::from_i128(sum), values, self.scale, scale_of(&self.output))?;
-        average.to_i128().map(Some).ok_or(TooLarge)
+        let (from, to) = (self.scale, scale_of(&self.output));
+        if let Some(average) = short_average(sum, values, from, to) {
+            return Ok(Some(average));
+        }
+        average(i256::from_i128(sum), values, from, to)?.to_i128().map(Some).ok_or(TooLarge)
     }
 }
 
@@ -65,23 +72,22 @@ impl GroupState for IntSums {
     }
 
     fn grow(&mut self, slots: usize) {
-        self.sums.resize(slots, 0);
-        self.values.resize(slots, 0);
+        self.sums.resize(slots, IntSum::default());
     }
 
     fn load(&mut self, slots: &[u32], columns: &[ArrayRef]) -> Result<()> {
         let sums = primitive::<Decimal128Array>(&columns[0]);
         for (slot, sum) in slots.iter().zip(sums.values()) {
-            self.sums[*slot as usize] = *sum;
+            self.sums[*slot as usize].sum = *sum;
         }
-        load_i64(&mut self.values, slots, &columns[1]);
+        load_i64(slots, &columns[1], |slot, values| self.sums[slot].values = values);
         Ok(())
     }
 
     fn store(&self, slots: &[u32]) -> Result<Vec<ArrayRef>> {
-        let sums = Decimal128Array::from_iter_values(slots.iter().map(|s| self.sums[*s as usize]));
+        let sums = Decimal128Array::from_iter_values(slots.iter().map(|slot| self.sums[*slot as usize].sum));
         let sums = sums.with_data_type(DataType::Decimal128(38, self.scale));
-        Ok(vec![Arc::new(sums), store_i64(&self.values, slots)])
+        Ok(vec![Arc::new(sums), store_i64(slots, |slot| self.sums[slot].values)])
     }
 
     fn results(&self, slots: &[u32], errors: &mut u64) -> Result<ArrayRef> {
@@ -108,11 +114,10 @@ impl GroupState for IntSums {
 
     fn retain(&mut self, keep: &[u32]) {
         cache::retain(&mut self.sums, keep);
-        cache::retain(&mut self.values, keep);
     }
 
     fn bytes(&self) -> usize {
-        self.sums.capacity() * size_of::<i128>() + self.values.capacity() * size_of::<i64>()
+        self.sums.capacity() * size_of::<IntSum>()
     }
 }
 
@@ -138,54 +143,63 @@ pub(super) struct WideSums {
     scale: i8,
     average: bool,
     output: DataType,
-    low: Vec<i256>,
-    high: Vec<i64>,
-    values: Vec<i64>,
+    sums: Vec<WideSum>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct WideSum {
+    low: i256,
+    high: i64,
+    /// Rows that are not null.
+    values: i64,
+}
+
+impl WideSum {
+    #[inline]
+    fn add(&mut self, value: i256, sign: i64) {
+        let mut low = if sign < 0 { value.wrapping_neg() } else { value };
+        if low >= UNIT || low <= UNIT.wrapping_neg() {
+            // No decimal has so many digits, but arithmetic that does not check may have made one.
+            self.high += (low / UNIT).as_i128() as i64;
+            low = low % UNIT;
+        }
+        low = low.wrapping_add(self.low);
+        if low >= UNIT {
+            low = low.wrapping_sub(UNIT);
+            self.high += 1;
+        } else if low <= UNIT.wrapping_neg() {
+            low = low.wrapping_add(UNIT);
+            self.high -= 1;
+        }
+        self.low = low;
+        self.values += sign;
+    }
+
+    fn total(&self) -> Checked<i256> {
+        match self.high {
+            0 => Ok(self.low),
+            -2..=2 => {
+                let high = UNIT.wrapping_mul(i256::from_i128(i128::from(self.high)));
+                high.checked_add(self.low).ok_or(TooLarge)
+            }
+            _ => Err(TooLarge),
+        }
+    }
 }
 
 impl WideSums {
     pub fn new(scale: i8, average: bool, output: DataType) -> WideSums {
-        WideSums { scale, average, output, low: Vec::new(), high: Vec::new(), values: Vec::new() }
-    }
-
-    #[inline]
-    fn add_value(&mut self, group: usize, value: i256, sign: i64) {
-        let (mut high, mut low) = (0, if sign < 0 { value.wrapping_neg() } else { value });
-        if low >= UNIT || low <= UNIT.wrapping_neg() {
-            // No decimal has so many digits, but arithmetic that does not check may have made one.
-            high = (low / UNIT).as_i128() as i64;
-            low = low % UNIT;
-        }
-        low = low.wrapping_add(self.low[group]);
-        if low >= UNIT {
-            low = low.wrapping_sub(UNIT);
-            high += 1;
-        } else if low <= UNIT.wrapping_neg() {
-            low = low.wrapping_add(UNIT);
-            high -= 1;
-        }
-        self.low[group] = low;
-        self.high[group] += high;
-        self.values[group] += sign;
-    }
-
-    fn sum(&self, slot: usize) -> Checked<i256> {
-        let (high, low) = (self.high[slot], self.low[slot]);
-        match high {
-            0 => Ok(low),
-            -2..=2 => UNIT.wrapping_mul(i256::from_i128(i128::from(high))).checked_add(low).ok_or(TooLarge),
-            _ => Err(TooLarge),
-        }
+        WideSums { scale, average, output, sums: Vec::new() }
     }
 
     fn result(&self, slot: u32) -> Checked<Option<i256>> {
-        let slot = slot as usize;
-        if self.values[slot] == 0 {
+        let sum = &self.sums[slot as usize];
+        if sum.values == 0 {
             return Ok(None);
         }
-        let (sum, to) = (self.sum(slot)?, scale_of(&self.output));
+        let (total, to) = (sum.total()?, scale_of(&self.output));
         let result =
-            if self.average { average(sum, self.values[slot], self.scale, to)? } else { rescale(sum, self.scale, to)? };
+            if self.average { average(total, sum.values, self.scale, to)? } else { rescale(total, self.scale, to)? };
         Ok(Some(result))
     }
 }
@@ -196,25 +210,26 @@ impl GroupState for WideSums {
     }
 
     fn grow(&mut self, slots: usize) {
-        self.low.resize(slots, i256::ZERO);
-        self.high.resize(slots, 0);
-        self.values.resize(slots, 0);
+        self.sums.resize(slots, WideSum::default());
     }
 
     fn load(&mut self, slots: &[u32], columns: &[ArrayRef]) -> Result<()> {
         let low = primitive::<Decimal256Array>(&columns[0]);
         for (slot, low) in slots.iter().zip(low.values()) {
-            self.low[*slot as usize] = *low;
+            self.sums[*slot as usize].low = *low;
         }
-        load_i64(&mut self.high, slots, &columns[1]);
-        load_i64(&mut self.values, slots, &columns[2]);
+        load_i64(slots, &columns[1], |slot, high| self.sums[slot].high = high);
+        load_i64(slots, &columns[2], |slot, values| self.sums[slot].values = values);
         Ok(())
     }
 
     fn store(&self, slots: &[u32]) -> Result<Vec<ArrayRef>> {
-        let low = Decimal256Array::from_iter_values(slots.iter().map(|s| self.low[*s as usize]));
-        let low = low.with_data_type(DataType::Decimal256(76, self.scale));
-        Ok(vec![Arc::new(low), store_i64(&self.high, slots), store_i64(&self.values, slots)])
+        let low = Decimal256Array::from_iter_values(slots.iter().map(|slot| self.sums[*slot as usize].low));
+        Ok(vec![
+            Arc::new(low.with_data_type(DataType::Decimal256(76, self.scale))),
+            store_i64(slots, |slot| self.sums[slot].high),
+            store_i64(slots, |slot| self.sums[slot].values),
+        ])
     }
 
     fn results(&self, slots: &[u32], errors: &mut u64) -> Result<ArrayRef> {
@@ -235,13 +250,11 @@ impl GroupState for WideSums {
     }
 
     fn retain(&mut self, keep: &[u32]) {
-        cache::retain(&mut self.low, keep);
-        cache::retain(&mut self.high, keep);
-        cache::retain(&mut self.values, keep);
+        cache::retain(&mut self.sums, keep);
     }
 
     fn bytes(&self) -> usize {
-        self.low.capacity() * size_of::<i256>() + (self.high.capacity() + self.values.capacity()) * size_of::<i64>()
+        self.sums.capacity() * size_of::<WideSum>()
     }
 }
 
@@ -250,10 +263,10 @@ impl Accumulator for WideSums {
         let arg = &rows.args[0];
         if let DataType::Decimal128(..) = arg.data_type() {
             let args = primitive::<PrimitiveArray<Decimal128Type>>(arg).values();
-            rows.each(arg.nulls(), |i, group, sign| self.add_value(group, i256::from_i128(args[i]), sign));
+            rows.each(arg.nulls(), |i, group, sign| self.sums[group].add(i256::from_i128(args[i]), sign));
         } else {
             let args = primitive::<PrimitiveArray<Decimal256Type>>(arg).values();
-            rows.each(arg.nulls(), |i, group, sign| self.add_value(group, args[i], sign));
+            rows.each(arg.nulls(), |i, group, sign| self.sums[group].add(args[i], sign));
         }
     }
 }
@@ -318,6 +331,17 @@ fn average(sum: i256, count: i64, from: i8, to: i8) -> Checked<i256> {
     whole.checked_add(fraction).ok_or(TooLarge)
 }
 
+/// [`average`] in fewer bits. `None`: they do not suffice.
+fn short_average(sum: i128, count: i64, from: i8, to: i8) -> Option<i128> {
+    let count = i128::from(count);
+    let shift = 10_i128.checked_pow(u32::try_from(to - from).ok()?)?;
+    let whole = (sum / count).checked_mul(shift)?;
+    let rest = (sum % count).checked_mul(shift)?;
+    let (fraction, rest) = (rest / count, rest % count);
+    let away = if rest.abs() >= count - rest.abs() { sum.signum() } else { 0 };
+    whole.checked_add(fraction + away)
+}
+
 /// The quotient rounded half away from zero; the divisor is positive.
 fn divide_rounded(value: i256, divisor: i256) -> i256 {
     let (quotient, rest) = (value / divisor, value % divisor);
@@ -344,6 +368,7 @@ mod tests {
             [((1, 2, 0, 0), 1), ((-1, 2, 0, 0), -1), ((1, 3, 0, 2), 33), ((2, 3, 0, 2), 67), ((-2, 3, 0, 2), -67)];
         for ((sum, count, from, to), expected) in cases {
             assert_eq!(average(number(sum), count, from, to).ok(), Some(number(expected)), "{sum} / {count}");
+            assert_eq!(short_average(sum, count, from, to), Some(expected), "{sum} / {count}");
         }
         assert_eq!(average(number(149), 1, 2, 1).ok(), Some(number(15)));
         assert_eq!(average(number(-144), 1, 2, 1).ok(), Some(number(-14)));
@@ -354,21 +379,20 @@ mod tests {
     fn a_sum_beyond_any_numeric_comes_back() {
         assert_eq!(UNIT, power_of_ten(76));
         let largest = UNIT.wrapping_sub(i256::ONE);
-        let mut sums = WideSums::new(0, false, DataType::Decimal256(76, 0));
-        sums.grow(1);
+        let mut sum = WideSum::default();
         for sign in [1, -1] {
             for _ in 0..1000 {
-                sums.add_value(0, largest, sign);
+                sum.add(largest, sign);
             }
-            assert!(sums.result(0).is_err());
+            assert!(sum.total().is_err());
             for _ in 0..999 {
-                sums.add_value(0, largest, -sign);
+                sum.add(largest, -sign);
             }
-            sums.add_value(0, i256::ONE, sign);
-            assert_eq!(sums.sum(0).ok(), Some(if sign > 0 { UNIT } else { UNIT.wrapping_neg() }));
-            sums.add_value(0, i256::ONE, -sign);
-            sums.add_value(0, largest, -sign);
-            assert_eq!(sums.sum(0).ok(), Some(i256::ZERO));
+            sum.add(i256::ONE, sign);
+            assert_eq!(sum.total().ok(), Some(if sign > 0 { UNIT } else { UNIT.wrapping_neg() }));
+            sum.add(i256::ONE, -sign);
+            sum.add(largest, -sign);
+            assert_eq!(sum.total().ok(), Some(i256::ZERO));
         }
     }
 }

@@ -54,7 +54,7 @@ impl CountedValues {
         if let Some(rows) = &resolved.rows {
             let key_columns = self.table.table().def().key.len();
             for (counts, column) in self.counts.iter_mut().zip(&rows.columns()[key_columns..]) {
-                load_i64(counts, &resolved.found, column);
+                load_i64(&resolved.found, column, |slot, count| counts[slot] = count);
             }
             resolved.found.iter().for_each(|slot| self.stored[*slot as usize] = true);
             self.alive += resolved.found.len();
@@ -131,7 +131,7 @@ impl CountedValues {
         let def = self.table.table().def();
         let keys = slots.iter().map(|slot| &self.table.slots().key(*slot)[VNODE_BYTES..]);
         let mut columns = decode_keys(keys, &def.key_types(), &def.key_orders())?;
-        columns.extend(self.counts.iter().map(|counts| store_i64(counts, slots)));
+        columns.extend(self.counts.iter().map(|counts| store_i64(slots, |slot| counts[slot])));
         Ok(RecordBatch::try_new(def.schema.clone(), columns)?)
     }
 

@@ -346,7 +346,8 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(1);
         let mut arena = arena();
         let mut rows = BTreeMap::new();
-        arena.insert(&columns(&[7, 8]), 2).unwrap().iter().zip([7, 8]).for_each(|(id, v)| drop(rows.insert(id.0, v)));
+        let ids = arena.insert(&columns(&[7, 8]), 2).unwrap();
+        rows.extend(ids.iter().map(|id| id.0).zip([7, 8]));
         arena.keep_keys().unwrap();
         for _ in 0..400 {
             let values: Vec<i64> = (0..rng.random_range(0..40)).map(|_| rng.random_range(0..1000)).collect();

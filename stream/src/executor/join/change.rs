@@ -105,23 +105,20 @@ impl Change<'_> {
             let first = cursor.row;
             let candidates = self.candidates(&mut cursor);
             let passed = self.passed(&candidates, condition, columns)?;
-            let mut piece = Piece::default();
             let turns = self.count(&candidates, &passed);
+            let mut piece = Piece::default();
             turns.ceasing.into_iter().for_each(|row| piece.other(row, -1));
-            let mut next = 0;
-            // A row that has further candidates is not done, so it can't come out alone yet.
-            for row in first..(cursor.row + 1).min(self.chunk.len()) {
+            let mut pairs = candidates.iter().zip(passed).peekable();
+            for (row, matches) in matches.iter_mut().enumerate().take(cursor.row + 1).skip(first) {
                 let sign = self.chunk.sign(row);
-                while let Some((_, other)) = candidates.get(next).filter(|(own, _)| *own == row) {
-                    if passed[next] {
-                        matches[row] += 1;
-                        if self.port.pairs {
-                            piece.pair(row, *other, sign);
-                        }
+                while let Some(((_, other), passed)) = pairs.next_if(|((own, _), _)| *own == row) {
+                    *matches += i64::from(passed);
+                    if passed && self.port.pairs {
+                        piece.pair(row, *other, sign);
                     }
-                    next += 1;
                 }
-                if row < cursor.row && self.port.own_alone.holds(matches[row]) {
+                // A row that has further candidates is not done, so it can't come out alone yet.
+                if row < cursor.row && self.port.own_alone.holds(*matches) {
                     piece.own(row, sign);
                 }
             }

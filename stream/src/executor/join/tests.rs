@@ -332,7 +332,8 @@ async fn run(setup: Setup, seed: u64, store: &Arc<Store>, number: u32) {
 
 fn setups() -> Vec<Setup> {
     let mut setups = Vec::new();
-    let shapes: [(Vec<(usize, usize)>, [Vec<usize>; 2]); 6] = [
+    // What is joined on, and the inputs' keys.
+    let shapes = [
         (vec![(0, 0)], [vec![3], vec![3]]),
         (vec![(0, 0)], [vec![3, 0], vec![0]]),
         (vec![(1, 1), (0, 0)], [vec![0, 1], vec![3]]),
