@@ -50,7 +50,7 @@ pub struct SqlError {
     /// The character of the statement's text that it is about, counted from 1.
     pub position: Option<usize>,
     /// The same as a line and column (both from 1) as long as the text is not at hand; see [`SqlError::locate`].
-    pub line_column: Option<(u64, u64)>,
+    pub line_column: Option<(u32, u32)>,
 }
 
 /// What statements return.
@@ -134,13 +134,17 @@ impl SqlError {
 
     /// With a place in the text, as lines and columns from 1.
     pub fn at(self, line: u64, column: u64) -> SqlError {
-        if line == 0 { self } else { SqlError { line_column: Some((line, column)), ..self } }
+        // The width keeps errors small; longer texts than this do not come in.
+        match (u32::try_from(line), u32::try_from(column)) {
+            (Ok(line), Ok(column)) if line > 0 => SqlError { line_column: Some((line, column)), ..self },
+            _ => self,
+        }
     }
 
     /// Turns the line and column, if known, into a position in the text that was sent.
     pub fn locate(mut self, text: &str) -> SqlError {
         if let Some((line, column)) = self.line_column.take() {
-            self.position = Some(position(text, line, column));
+            self.position = Some(position(text, line.into(), column.into()));
         }
         self
     }
@@ -301,10 +305,9 @@ fn from_schema(error: &SchemaError) -> SqlError {
                 None => error,
             }
         }
-        SchemaError::AmbiguousReference { field } => SqlError::new(
-            SqlState::AMBIGUOUS_COLUMN,
-            format!("column reference \"{}\" is ambiguous", field.name),
-        ),
+        SchemaError::AmbiguousReference { field } => {
+            SqlError::new(SqlState::AMBIGUOUS_COLUMN, format!("column reference \"{}\" is ambiguous", field.name))
+        }
         SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
             SqlError::new(SqlState::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once"))
         }
@@ -345,11 +348,7 @@ mod tests {
         let plan = |message: &str| DataFusionError::Plan(message.to_string());
         let arrow = |error| DataFusionError::ArrowError(Box::new(error), None);
         let missing = SchemaError::FieldNotFound { field: Box::new(Column::from_name("x")), valid_fields: vec![] };
-        check(
-            DataFusionError::SchemaError(Box::new(missing), Box::new(None)),
-            "42703",
-            "column \"x\" does not exist",
-        );
+        check(DataFusionError::SchemaError(Box::new(missing), Box::new(None)), "42703", "column \"x\" does not exist");
         check(arrow(ArrowError::DivideByZero), "22012", "division by zero");
         check(
             arrow(ArrowError::ArithmeticOverflow("Overflow happened on: 1 + 2".into())),
@@ -377,11 +376,7 @@ mod tests {
             "42883",
             "operator does not exist: integer = date",
         );
-        check(
-            plan("table 'dev.public.nothing' not found"),
-            "42P01",
-            "relation \"nothing\" does not exist",
-        );
+        check(plan("table 'dev.public.nothing' not found"), "42P01", "relation \"nothing\" does not exist");
         check(
             plan(
                 "Column in SELECT must be in GROUP BY or an aggregate function: While expanding wildcard, column \

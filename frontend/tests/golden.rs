@@ -329,4 +329,4 @@ macro_rules! topics {
     };
 }
 
-topics!(tables, queries, projections, aggregates, joins, subqueries, top_n, unions, windows, types, refusals);
+topics!(tables, queries, projections, aggregates, joins, subqueries, top_n, unions, windows, types, refusals, nexmark,);

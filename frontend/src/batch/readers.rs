@@ -71,11 +71,10 @@ impl Readers for StoreReaders<'_> {
                 Ok(Some(Arc::new(RelationReader::new(object.clone(), table, self.point.clone(), overlay))))
             }
             ObjectKind::Source => {
-                let error = SqlError::unsupported("reading a source in a query")
-                    .with_hint(format!(
-                        "Create a materialized view over \"{}\", or create it as a table with the same options.",
-                        object.name
-                    ));
+                let error = SqlError::unsupported("reading a source in a query").with_hint(format!(
+                    "Create a materialized view over \"{}\", or create it as a table with the same options.",
+                    object.name
+                ));
                 Err(error.into())
             }
             ObjectKind::View | ObjectKind::Sink => Ok(None),

@@ -70,10 +70,7 @@ pub fn config(time_zone: &str) -> SessionConfig {
 
 /// What plans of one statement are optimized and run with. `now()` is the moment of this call.
 pub fn state(config: SessionConfig) -> Result<SessionState> {
-    let mut state = SessionStateBuilder::new()
-        .with_config(config)
-        .with_runtime_env(shared_runtime()?)
-        .build();
+    let mut state = SessionStateBuilder::new().with_config(config).with_runtime_env(shared_runtime()?).build();
     state.mark_start_execution();
     Ok(state)
 }

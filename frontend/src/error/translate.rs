@@ -178,7 +178,7 @@ fn sql_types(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut depth = 0usize;
     let mut word = String::new();
-    let mut flush = |word: &mut String, out: &mut String| {
+    let flush = |word: &mut String, out: &mut String| {
         if !word.is_empty() {
             out.push_str(&arrow_type(word).map_or_else(|| word.clone(), |t| t.to_string()));
             word.clear();

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, FieldRef};
-use datafusion::common::{DFSchema, Result as DFResult, TableReference};
+use datafusion::common::{Column, DFSchema, Result as DFResult, TableReference};
+use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast};
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
@@ -14,8 +15,9 @@ use weir_common::catalog::{ColumnDef, Object};
 use weir_common::{SqlState, SqlType};
 
 use super::context::Names;
+use super::relation::RelationTable;
 use super::using::{self, Columns};
-use super::{Scope, logical, names, rewrite};
+use super::{Scope, logical, names, outer, rewrite};
 use crate::error::{Result, SqlError};
 
 /// A query, bound to the catalog.
@@ -98,6 +100,26 @@ pub(super) fn view(scope: &Scope<'_>, object: &Object, depth: usize) -> DFResult
     Ok((plan, names.used()))
 }
 
+/// A source with the columns that it generates.
+pub(super) fn generated(scope: &Scope<'_>, object: &Object, table: Arc<RelationTable>) -> DFResult<LogicalPlan> {
+    let read = LogicalPlanBuilder::scan(object.name.clone(), provider_as_source(table), None)?.build()?;
+    let mut exprs = Vec::with_capacity(object.columns.len());
+    for column in &object.columns {
+        let stored = Column::new(Some(TableReference::bare(object.name.clone())), &column.name);
+        let expr = match &column.generated {
+            None if !read.schema().has_column(&stored) => continue,
+            None => Expr::Column(stored),
+            Some(sql) => {
+                let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut p| p.parse_expr());
+                let parsed = parsed.map_err(|e| SqlError::syntax(e.to_string()))?;
+                plan_expr(scope, &parsed, read.schema(), Some(&column.sql_type), &[])?.alias(&column.name)
+            }
+        };
+        exprs.push(expr);
+    }
+    LogicalPlanBuilder::from(read).project(exprs)?.build()
+}
+
 /// The column of a view's plan: by position, unless what is there now has another name and exactly one has that.
 fn view_column(plan: &LogicalPlan, i: usize, column: &ColumnDef) -> Option<datafusion::common::Column> {
     let fields = plan.schema().columns();
@@ -133,6 +155,7 @@ impl Columns for VisibleColumns<'_> {
 }
 
 fn bind(names: &Names<'_>, mut query: ast::Query, params: &[Option<SqlType>]) -> DFResult<(LogicalPlan, Vec<SqlType>)> {
+    outer::rename(&mut query, &VisibleColumns(names.scope()))?;
     using::expand(&mut query, &VisibleColumns(names.scope()), names.may_name_hidden())?;
     let query = rewrite::query(&query)?;
     let planner = SqlToRel::new_with_options(names, names.parser_options());

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use arrow::datatypes::{DataType, SchemaRef};
+use chrono_tz::Tz;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
-use datafusion::common::{DFSchema, Result, TableReference, plan_datafusion_err};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, ScalarValue, TableReference, plan_datafusion_err};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
@@ -19,7 +21,8 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::planner::{NullOrdering, ParserOptions};
 use weir_common::catalog::{Object, ObjectKind};
-use weir_common::{JobId, SqlState};
+use weir_common::{JobId, SqlState, SqlType};
+use weir_stream::functions::cast_to;
 
 use super::postgres::expr_planners;
 use super::relation::{RelationTable, ViewTable};
@@ -128,7 +131,12 @@ impl<'a> Names<'a> {
             ObjectKind::Table | ObjectKind::MaterializedView | ObjectKind::Source => {
                 self.use_object(&object);
                 let reader = self.scope.readers.relation(&object)?;
-                Ok(Arc::new(RelationTable::new(object, reader, |name| self.identifiers.contains(name))))
+                let named = |name: &str| self.identifiers.contains(name);
+                let table = Arc::new(RelationTable::new(object.clone(), reader, named));
+                if object.kind == ObjectKind::Source && object.columns.iter().any(|c| c.generated.is_some()) {
+                    return Ok(Arc::new(ViewTable::new(bind::generated(self.scope, &object, table)?)));
+                }
+                Ok(table)
             }
             ObjectKind::View => {
                 self.use_object(&object);
@@ -241,13 +249,25 @@ impl ContextProvider for Names<'_> {
 
 /// The value of an expression without columns.
 pub(super) fn constant(expr: Expr) -> Result<Expr> {
+    // Text becomes what it says as PostgreSQL reads it.
+    let expr = expr.transform_up(|e| {
+        Ok(match e {
+            Expr::Cast(cast) if matches!(&*cast.expr, Expr::Literal(ScalarValue::Utf8(_), _)) => {
+                match SqlType::from_arrow(cast.field.data_type()) {
+                    Some(sql_type) => Transformed::yes(cast_to(*cast.expr, &sql_type, Tz::UTC)),
+                    None => Transformed::no(Expr::Cast(cast)),
+                }
+            }
+            other => Transformed::no(other),
+        })
+    })?;
     let simplifier = ExprSimplifier::new(SimplifyContext::builder().build());
-    let coerced = simplifier.coerce(expr, &DFSchema::empty())?;
+    let coerced = simplifier.coerce(expr.data, &DFSchema::empty())?;
     simplifier.simplify(coerced)
 }
 
 /// The value of a constant expression, or an error that says what it is for.
-pub(super) fn literal(expr: Expr, what: &str) -> Result<datafusion::common::ScalarValue> {
+pub(super) fn literal(expr: Expr, what: &str) -> Result<ScalarValue> {
     match constant(expr)? {
         Expr::Literal(value, _) => Ok(value),
         other => Err(plan_datafusion_err!("{what} must be a constant, not {other}")),

@@ -220,7 +220,12 @@ fn all_names(schema: &SchemaRef) -> String {
     schema.fields().iter().map(|f| shown(f.name())).collect::<Vec<_>>().join(", ")
 }
 
-/// Without characters that mark names which users did not give.
+/// Without what makes names differ that users did not give.
 fn shown(text: &str) -> String {
-    text.replace(super::names::NUMBERED, "#")
+    let mut parts = text.split(super::names::NUMBERED);
+    let mut shown = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        shown.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    shown
 }

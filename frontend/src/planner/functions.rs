@@ -7,6 +7,8 @@ use datafusion::catalog::TableFunction;
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, WindowUDF};
 
+use super::aggregates::aggregates;
+
 /// Functions by name.
 #[derive(Clone, Debug, Default)]
 pub struct FunctionSet {
@@ -41,6 +43,12 @@ impl FunctionSet {
         }
         for function in SessionStateDefaults::default_aggregate_functions() {
             set.add_aggregate(function);
+        }
+        for function in aggregates() {
+            set.add_aggregate(function);
+        }
+        if let Some(bool_and) = set.aggregate.get("bool_and").cloned() {
+            set.aggregate.insert("every".into(), bool_and);
         }
         for function in SessionStateDefaults::default_window_functions() {
             set.add_window(function);

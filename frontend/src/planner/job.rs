@@ -172,7 +172,7 @@ fn fed(
     source: &SourceSpec,
     schema: &SchemaRef,
 ) -> Result<StreamPlan> {
-    let (plan, places) = builder.connector(&spec.columns, &source.options, source.format.as_ref());
+    let (plan, places) = builder.connector(&spec.columns, &source.options, source.format.as_ref(), |_| true);
     let read = DFSchema::try_from(plan.schema.as_ref().clone())?;
     let mut exprs = Vec::with_capacity(places.len());
     for (column, place) in spec.columns.iter().zip(places) {

@@ -27,10 +27,11 @@ use super::rewrite::WITH_TIES;
 use super::{Scope, postgres, types};
 use crate::error::SqlError;
 
+mod dependent;
 mod lateral;
 
 /// The name of a column that numbers rows, which no user can write.
-const NUMBER: &str = "\u{1}number";
+const NUMBER: &str = "number\u{1}";
 
 /// Gives a bound plan its types and PostgreSQL's meaning.
 pub(super) fn analyze(scope: &Scope<'_>, plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -94,13 +95,17 @@ fn param(id: String, data_type: DataType) -> Expr {
 }
 
 fn structure(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let plan = match &plan {
+        LogicalPlan::Join(join) => lateral::inline(join)?.unwrap_or(plan),
+        _ => plan,
+    };
+    if let Some(joined) = dependent::joined(&plan)? {
+        return Ok(Transformed::yes(joined));
+    }
     match plan {
         LogicalPlan::Distinct(Distinct::On(on)) => distinct_on(on).map(Transformed::yes),
         LogicalPlan::Limit(limit) => with_ties(limit),
-        LogicalPlan::Join(join) => match lateral::inline(&join)? {
-            Some(plan) => Ok(Transformed::yes(plan)),
-            None => multiset(join),
-        },
+        LogicalPlan::Join(join) => multiset(join),
         other => Ok(Transformed::no(other)),
     }
 }

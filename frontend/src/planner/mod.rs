@@ -50,6 +50,7 @@
 //! * What cannot be maintained is refused here, with SQLSTATE 0A000, the construct's name and what to write instead.
 //! * No plan opens a file: tables come from the catalog, table functions are a closed list.
 
+mod aggregates;
 mod bind;
 mod context;
 mod explain;
@@ -60,10 +61,12 @@ mod literals;
 mod logical;
 mod names;
 mod optimize;
+mod outer;
 mod postgres;
 mod properties;
 mod relation;
 mod rewrite;
+mod rows;
 mod stream;
 mod types;
 mod using;

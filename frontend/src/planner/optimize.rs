@@ -28,6 +28,7 @@ use datafusion::optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Optimizer, OptimizerContext, OptimizerRule};
 
+use super::postgres::SINGLE_VALUE;
 use super::stream::unsupported;
 use crate::error::{Result, SqlError};
 
@@ -104,6 +105,7 @@ fn refuse_changing(plan: &LogicalPlan) -> Result<()> {
         match expr {
         Expr::ScalarFunction(call) if CLOCKS.contains(&call.name()) => Err(unsupported(format!("{}()", call.name()))
             .with_hint("Its value changes though no row does. Store the time in a column, and compare when you query the view.")),
+        Expr::ScalarFunction(call) if call.name() == SINGLE_VALUE => Err(several_rows()),
         Expr::ScalarFunction(call) if call.func.signature().volatility == Volatility::Volatile => {
             Err(unsupported(format!("{}()", call.name()))
                 .with_hint("It gives another value each time. Store the value in a column."))
@@ -120,10 +122,7 @@ fn refuse_changing(plan: &LogicalPlan) -> Result<()> {
 /// Subqueries that decorrelation would answer otherwise than PostgreSQL.
 fn refuse_subqueries(plan: &LogicalPlan) -> Result<()> {
     for_each_expr(plan, &mut |expr| match expr {
-        Expr::ScalarSubquery(subquery) if !at_most_one_row(&subquery.subquery) => {
-            Err(unsupported("a scalar subquery that may have several rows")
-                .with_hint("Write an aggregate such as max(…) without GROUP BY in the subquery, or a join."))
-        }
+        Expr::ScalarSubquery(subquery) if !at_most_one_row(&subquery.subquery) => Err(several_rows()),
         _ => Ok(()),
     })?;
     let mut refused = None;
@@ -145,6 +144,11 @@ fn refuse_subqueries(plan: &LogicalPlan) -> Result<()> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     refused.map_or(Ok(()), Err)
+}
+
+fn several_rows() -> SqlError {
+    unsupported("a scalar subquery that may have several rows")
+        .with_hint("Write an aggregate such as max(…) without GROUP BY in the subquery, or a join.")
 }
 
 fn is_predicate_subquery(expr: &Expr) -> bool {
@@ -185,7 +189,7 @@ fn refuse_embedded(expr: &Expr, positive: bool, schema: &datafusion::common::DFS
 }
 
 /// Whether a query can never have two rows (for the same values of outer columns).
-fn at_most_one_row(plan: &LogicalPlan) -> bool {
+pub(super) fn at_most_one_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
         LogicalPlan::EmptyRelation(_) => true,

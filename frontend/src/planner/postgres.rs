@@ -1,21 +1,29 @@
 //! Operators, casts and aggregates with PostgreSQL's types and results, out of DataFusion's and Weir's functions.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use arrow::datatypes::DataType;
+use arrow::array::AsArray;
+use arrow::datatypes::{DataType, Int64Type};
 use chrono_tz::Tz;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::SessionStateDefaults;
+use datafusion::functions_aggregate::average::avg_udaf;
+use datafusion::functions_aggregate::string_agg::string_agg_udaf;
+use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, Between, InList, WindowFunctionDefinition};
 use datafusion::logical_expr::planner::ExprPlanner;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast, lit};
-use weir_common::SqlType;
+use datafusion::logical_expr::{
+    AggregateUDF, BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility, cast, lit,
+};
 use weir_common::plan::AggFunction;
+use weir_common::{SqlState, SqlType};
 use weir_stream::executor::aggregate::output_type;
 use weir_stream::functions::cast_to;
 
 use super::{FunctionSet, Scope, types};
+use crate::error::SqlError;
 
 mod operators;
 
@@ -123,6 +131,50 @@ fn float(expr: Expr, schema: &DFSchema) -> Expr {
     }
 }
 
+/// The function behind [`single_value`].
+pub(super) const SINGLE_VALUE: &str = "weir_single_value";
+
+/// The value of a scalar subquery that had so many rows: an error if there were several.
+pub(super) fn single_value(rows: Expr, value: Expr) -> Expr {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> =
+        LazyLock::new(|| Arc::new(ScalarUDF::new_from_impl(SingleValue::new())));
+    FUNCTION.call(vec![rows, value])
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct SingleValue {
+    signature: Signature,
+}
+
+impl SingleValue {
+    fn new() -> SingleValue {
+        SingleValue { signature: Signature::any(2, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for SingleValue {
+    fn name(&self) -> &str {
+        SINGLE_VALUE
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        Ok(arg_types[1].clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.args[0].to_array(args.number_rows)?;
+        if rows.as_primitive::<Int64Type>().iter().flatten().any(|n| n > 1) {
+            let message = "more than one row returned by a subquery used as an expression";
+            return Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, message).into());
+        }
+        Ok(args.args[1].clone())
+    }
+}
+
 /// A float to be compared: Arrow tells -0 from 0, PostgreSQL does not. Adding 0 leaves every number as it is, but makes 0 of
 /// -0.
 fn zero(expr: Expr, schema: &DFSchema) -> Expr {
@@ -133,9 +185,7 @@ fn zero(expr: Expr, schema: &DFSchema) -> Expr {
     };
     match expr {
         Expr::Literal(..) => expr,
-        Expr::BinaryExpr(BinaryExpr { op: Operator::Plus, ref right, .. })
-            if matches!(&**right, Expr::Literal(value, _) if *value == zero) =>
-        {
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Plus, ref right, .. }) if matches!(&**right, Expr::Literal(value, _) if *value == zero) => {
             expr
         }
         other => {
@@ -149,7 +199,10 @@ fn zero(expr: Expr, schema: &DFSchema) -> Expr {
 pub(super) fn without_zero(expr: Expr) -> Expr {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Plus, right })
-            if matches!(&*right, Expr::Literal(ScalarValue::Float32(Some(0.0)) | ScalarValue::Float64(Some(0.0)), _)) =>
+            if matches!(
+                &*right,
+                Expr::Literal(ScalarValue::Float32(Some(0.0)) | ScalarValue::Float64(Some(0.0)), _)
+            ) =>
         {
             *left
         }
@@ -210,9 +263,8 @@ pub(super) fn aggregate(expr: Expr, schema: &DFSchema) -> Result<(Expr, Option<D
             Ok((Expr::Alias(alias), output))
         }
         Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
-            let name = func.name().to_string();
             let original = Expr::AggregateFunction(AggregateFunction { func: func.clone(), params: params.clone() });
-            let output = adjust(&name, &mut params.args, schema);
+            let (func, output) = adjust(func, &mut params.args, schema);
             let adjusted = Expr::AggregateFunction(AggregateFunction { func, params });
             // The column keeps its name.
             let expr = if adjusted == original { original } else { adjusted.alias(original.schema_name().to_string()) };
@@ -234,8 +286,9 @@ pub(super) fn window(expr: Expr, schema: &DFSchema) -> Result<(Expr, Option<Data
             let original = Expr::WindowFunction(function.clone());
             let output = match &function.fun {
                 WindowFunctionDefinition::AggregateUDF(udf) => {
-                    let name = udf.name().to_string();
-                    adjust(&name, &mut function.params.args, schema)
+                    let (udf, output) = adjust(udf.clone(), &mut function.params.args, schema);
+                    function.fun = WindowFunctionDefinition::AggregateUDF(udf);
+                    output
                 }
                 WindowFunctionDefinition::WindowUDF(_) => {
                     original.get_type(schema).ok().and_then(|t| types::normal(&t))
@@ -249,21 +302,22 @@ pub(super) fn window(expr: Expr, schema: &DFSchema) -> Result<(Expr, Option<Data
     }
 }
 
-/// Casts arguments as the exactness of the result wants it; says what the result's type is to be.
-fn adjust(name: &str, args: &mut [Expr], schema: &DFSchema) -> Option<DataType> {
-    let function = match name {
-        "sum" => AggFunction::Sum,
-        "avg" => AggFunction::Avg,
-        "string_agg" => {
-            // DataFusion's gives a large string, which to Weir is jsonb.
-            return Some(DataType::Utf8);
-        }
-        _ => return None,
+/// DataFusion's function in the place of the binder's, its arguments cast as the exactness of the result wants it; and what
+/// the result's type is to be.
+fn adjust(function: Arc<AggregateUDF>, args: &mut [Expr], schema: &DFSchema) -> (Arc<AggregateUDF>, Option<DataType>) {
+    let (kind, computed) = match function.name() {
+        "sum" => (AggFunction::Sum, sum_udaf()),
+        "avg" => (AggFunction::Avg, avg_udaf()),
+        "string_agg" => (AggFunction::StringAgg, string_agg_udaf()),
+        _ => return (function, None),
     };
-    let arg = args.first_mut()?;
-    let arg_type = arg.get_type(schema).ok()?;
-    let output = output_type(function, Some(&arg_type))?;
-    let wider = match (function, &arg_type, output.clone()) {
+    let Some(arg) = args.first_mut() else { return (function, None) };
+    let Ok(arg_type) = arg.get_type(schema) else { return (function, None) };
+    let Some(output) = output_type(kind, Some(&arg_type)) else { return (computed, None) };
+    if matches!(arg_type, DataType::Interval(_)) {
+        return (function, Some(output));
+    }
+    let wider = match (kind, &arg_type, output.clone()) {
         (AggFunction::Sum, DataType::Int64, DataType::Decimal128(precision, 0)) => {
             Some(DataType::Decimal128(precision - 10, 0))
         }
@@ -285,5 +339,5 @@ fn adjust(name: &str, args: &mut [Expr], schema: &DFSchema) -> Option<DataType> 
     {
         *arg = cast(arg.clone(), wider);
     }
-    Some(output)
+    (computed, Some(output))
 }

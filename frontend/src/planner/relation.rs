@@ -1,6 +1,5 @@
 //! Relations as queries see them: catalog objects, and where their rows come from when a query is run.
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result, plan_datafusion_err};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use weir_common::catalog::Object;
+use weir_common::catalog::{Object, ObjectKind};
 
 /// Where names of relations are looked up: the catalog.
 pub trait Relations: Send + Sync {
@@ -66,7 +65,12 @@ impl RelationTable {
         reader: Option<Arc<dyn TableProvider>>,
         named: impl Fn(&str) -> bool,
     ) -> RelationTable {
-        let shown = |i: &usize| !object.columns[*i].hidden || named(&object.columns[*i].name);
+        // What a source generates is computed above it.
+        let is_source = object.kind == ObjectKind::Source;
+        let shown = |i: &usize| {
+            let column = &object.columns[*i];
+            (!column.hidden || named(&column.name)) && !(is_source && column.generated.is_some())
+        };
         let columns: Vec<usize> = (0..object.columns.len()).filter(shown).collect();
         let all = relation_schema(&object);
         let fields: Vec<_> = columns.iter().map(|i| all.fields()[*i].clone()).collect();
@@ -165,11 +169,4 @@ impl TableProvider for ViewTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         Err(DataFusionError::Internal("a view is inlined where it is bound".into()))
     }
-}
-
-/// The relation behind a table scan, if it is one of the catalog.
-pub(super) fn of_scan(scan: &datafusion::logical_expr::TableScan) -> Option<Arc<dyn TableProvider>> {
-    let provider = datafusion::datasource::source_as_provider(&scan.source).ok()?;
-    let any: &dyn Any = provider.as_ref();
-    any.is::<RelationTable>().then_some(provider)
 }

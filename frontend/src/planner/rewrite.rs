@@ -11,14 +11,17 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, LimitClause, ObjectName, OrderByKind, Query, Select, SelectItem, TableAlias,
-    TableAliasColumnDef, TableFactor, VisitMut,
-    VisitorMut, WindowFrameBound, WindowSpec, WindowType,
+    self, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, GroupByExpr, Ident, LimitClause, ObjectName, OrderByExpr, OrderByKind, Query, Select,
+    SelectItem, TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator, VisitMut, VisitorMut, WindowFrameBound,
+    WindowSpec, WindowType,
 };
 
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
 use super::literals::{bare, narrow};
-use super::names;
+use super::{names, rows};
 use crate::error::{Result, SqlError};
 
 /// The function around the number of `FETCH FIRST n ROWS WITH TIES`, until [`super::logical`] resolves it.
@@ -71,6 +74,11 @@ impl VisitorMut for Rewrite {
     type Break = Box<SqlError>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        if let Some(with) = &mut query.with
+            && with.recursive
+        {
+            with.cte_tables.iter_mut().for_each(name_recursive);
+        }
         if let Some(fetch) = query.fetch.take() {
             if fetch.percent {
                 return refuse(SqlError::unsupported("FETCH FIRST … PERCENT"));
@@ -155,9 +163,7 @@ impl VisitorMut for Rewrite {
             TableFactor::Table { json_path: Some(_), .. } => refuse(SqlError::unsupported("a JSON path after a table")),
             TableFactor::Table { with_ordinality: true, .. }
             | TableFactor::Function { with_ordinality: true, .. }
-            | TableFactor::UNNEST { with_ordinality: true, .. } => {
-                refuse(SqlError::unsupported("WITH ORDINALITY"))
-            }
+            | TableFactor::UNNEST { with_ordinality: true, .. } => refuse(SqlError::unsupported("WITH ORDINALITY")),
             _ => {
                 unnest_functions(factor);
                 ControlFlow::Continue(())
@@ -176,7 +182,25 @@ impl VisitorMut for Rewrite {
                     *expr = call(function, vec![take(inner)]);
                 }
             }
-            Expr::Interval(interval) => bare(&mut interval.value),
+            Expr::Interval(interval) => match interval_text(interval) {
+                Some(text) => *expr = cast_text(text, DataType::Interval { fields: None, precision: None }),
+                None => bare(&mut interval.value),
+            },
+            Expr::Identifier(ident) if ident.quote_style.is_none() && is_reserved(&ident.value) => {
+                *expr = call(&ident.value.to_lowercase(), vec![]);
+            }
+            Expr::UnaryOp { op, expr: inner } if operator_function(*op).is_some() => {
+                *expr = unary(*op, take(inner));
+            }
+            Expr::CompoundFieldAccess { access_chain, .. } => access_chain.iter_mut().for_each(bound_slice),
+            Expr::Function(function) if is_array_of_query(function) => {
+                if let FunctionArguments::Subquery(query) = &function.args {
+                    match array_of(query) {
+                        Ok(query) => *expr = Expr::Subquery(Box::new(query)),
+                        Err(error) => return refuse(error),
+                    }
+                }
+            }
             // The binder would not find columns of outer queries in a literal.
             Expr::Array(array) => *expr = call("make_array", std::mem::take(&mut array.elem)),
             Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => {
@@ -203,6 +227,9 @@ impl VisitorMut for Rewrite {
                 }
             }
             _ => narrow(expr),
+        }
+        if let Err(error) = rows::compare(expr) {
+            return refuse(error);
         }
         ControlFlow::Continue(())
     }
@@ -290,6 +317,135 @@ fn named(name: &str) -> TableAlias {
 
 fn column(name: Ident) -> TableAliasColumnDef {
     TableAliasColumnDef { name, data_type: None }
+}
+
+/// Words that are functions without parentheses.
+fn is_reserved(word: &str) -> bool {
+    const WORDS: [&str; 8] = [
+        "current_user",
+        "session_user",
+        "user",
+        "current_role",
+        "current_catalog",
+        "current_schema",
+        "localtime",
+        "localtimestamp",
+    ];
+    WORDS.iter().any(|w| w.eq_ignore_ascii_case(word))
+}
+
+fn operator_function(op: UnaryOperator) -> Option<&'static str> {
+    match op {
+        UnaryOperator::PGSquareRoot => Some("sqrt"),
+        UnaryOperator::PGCubeRoot => Some("cbrt"),
+        UnaryOperator::PGAbs => Some("abs"),
+        UnaryOperator::BitwiseNot => Some("pg_xor"),
+        _ => None,
+    }
+}
+
+fn unary(op: UnaryOperator, operand: Expr) -> Expr {
+    let Some(function) = operator_function(op) else { return Expr::UnaryOp { op, expr: Box::new(operand) } };
+    match op {
+        // Every bit is the other one.
+        UnaryOperator::BitwiseNot => {
+            let mut ones = Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(number("1")) };
+            narrow(&mut ones);
+            call(function, vec![operand, ones])
+        }
+        UnaryOperator::PGAbs => call(function, vec![operand]),
+        _ => call(function, vec![cast(operand, DataType::DoublePrecision)]),
+    }
+}
+
+fn cast(expr: Expr, data_type: DataType) -> Expr {
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
+}
+
+fn cast_text(text: String, data_type: DataType) -> Expr {
+    cast(Expr::Value(ast::Value::SingleQuotedString(text).into()), data_type)
+}
+
+/// The text of an interval literal, its unit included.
+fn interval_text(interval: &ast::Interval) -> Option<String> {
+    let Expr::Value(value) = &*interval.value else { return None };
+    let ast::Value::SingleQuotedString(text) = &value.value else { return None };
+    match (&interval.leading_field, &interval.last_field) {
+        (None, _) => Some(text.clone()),
+        (Some(unit), None) => Some(format!("{text} {unit}")),
+        // `'1-2' YEAR TO MONTH` and the like say themselves what is what.
+        (Some(_), Some(_)) => Some(text.clone()),
+    }
+}
+
+/// Bounds that a slice leaves out.
+fn bound_slice(access: &mut ast::AccessExpr) {
+    if let ast::AccessExpr::Subscript(ast::Subscript::Slice { lower_bound, upper_bound, .. }) = access {
+        lower_bound.get_or_insert_with(|| number("1"));
+        upper_bound.get_or_insert_with(|| number("2147483647"));
+    }
+}
+
+fn is_array_of_query(function: &Function) -> bool {
+    matches!(function.args, FunctionArguments::Subquery(_)) && function.name.to_string().eq_ignore_ascii_case("array")
+}
+
+/// `ARRAY(SELECT x … ORDER BY y)` collects the rows of a query.
+fn array_of(query: &Query) -> Result<Query> {
+    let sql = "SELECT array_agg(\"x\u{1}\") FROM (SELECT 1) AS \"a\u{1}\" (\"x\u{1}\")";
+    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut p| p.parse_query());
+    let mut outer = *parsed.map_err(|e| SqlError::internal(e.to_string()))?;
+    let mut inner = query.clone();
+    // The order goes into the aggregate: that of a subquery in FROM is nobody's.
+    let simple = inner.limit_clause.is_none();
+    if let (Some(order_by), true) = (inner.order_by.clone(), simple)
+        && let OrderByKind::Expressions(order) = order_by.kind
+        && let ast::SetExpr::Select(select) = &mut *inner.body
+        && let [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] = &select.projection[..]
+        && select.distinct.is_none()
+        && matches!(&select.group_by, GroupByExpr::Expressions(groups, _) if groups.is_empty())
+    {
+        let expr = expr.clone();
+        let order = order.into_iter().map(|o| match &o.expr {
+            Expr::Value(_) => OrderByExpr { expr: expr.clone(), ..o },
+            _ => o,
+        });
+        let mut function = call("array_agg", vec![expr.clone()]);
+        if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = &mut function {
+            list.clauses.push(ast::FunctionArgumentClause::OrderBy(order.collect()));
+        }
+        select.projection = vec![SelectItem::UnnamedExpr(function)];
+        inner.order_by = None;
+        return Ok(inner);
+    }
+    if let ast::SetExpr::Select(select) = &mut *outer.body
+        && let Some(TableFactor::Derived { subquery, .. }) = select.from.first_mut().map(|f| &mut f.relation)
+    {
+        **subquery = inner;
+    }
+    Ok(outer)
+}
+
+/// Columns of a recursive WITH get their names in its first query, for that is where the binder looks for them.
+fn name_recursive(cte: &mut ast::Cte) {
+    let names: Vec<Ident> = cte.alias.columns.iter().map(|c| c.name.clone()).collect();
+    let mut body = &mut *cte.query.body;
+    loop {
+        match body {
+            ast::SetExpr::SetOperation { left, .. } => body = left,
+            ast::SetExpr::Query(query) => body = &mut query.body,
+            ast::SetExpr::Select(select) if select.projection.len() == names.len() && !names.is_empty() => {
+                for (item, alias) in select.projection.iter_mut().zip(names) {
+                    if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+                        *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                    }
+                }
+                cte.alias.columns.clear();
+                return;
+            }
+            _ => return,
+        }
+    }
 }
 
 /// Casts to object identifiers look names up, which a function does.

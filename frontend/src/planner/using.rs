@@ -12,8 +12,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, TableFactor,
-    TableWithJoins, VisitMut, VisitorMut, With,
+    SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, VisitMut, VisitorMut, With,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -98,7 +97,8 @@ impl Expand<'_> {
         let is_star = |item: &SelectItem| matches!(item, SelectItem::Wildcard(options) if options.opt_exclude.is_none() && options.opt_except.is_none());
         let joins_by_name = select.from.iter().any(joins_by_name);
         let any_star = select.projection.iter().any(|item| is_star(item) || star_of(item).is_some());
-        if !joins_by_name && !(self.names_hidden && any_star) {
+        let is_needed = joins_by_name || self.names_hidden && any_star;
+        if !is_needed {
             return Ok(());
         }
         let mut columns = Vec::new();
@@ -137,11 +137,9 @@ impl Expand<'_> {
                     .iter()
                     .map(|n| n.0.last().and_then(|p| p.as_ident()).map(normal).unwrap_or_default())
                     .collect::<Vec<_>>(),
-                JoinConstraint::Natural => left
-                    .iter()
-                    .map(|c| c.name.clone())
-                    .filter(|n| right.iter().any(|c| c.name == *n))
-                    .collect(),
+                JoinConstraint::Natural => {
+                    left.iter().map(|c| c.name.clone()).filter(|n| right.iter().any(|c| c.name == *n)).collect()
+                }
                 JoinConstraint::On(_) | JoinConstraint::None => {
                     left.extend(right);
                     continue;
@@ -157,9 +155,9 @@ impl Expand<'_> {
                     None => equal,
                 });
                 let expr = match kind {
-                    Kind::KeepsLeft => l,
-                    Kind::KeepsRight => r,
-                    Kind::KeepsBoth => call("coalesce", vec![l, r]),
+                    Kept::Left => l,
+                    Kept::Right => r,
+                    Kept::Both => call("coalesce", vec![l, r]),
                 };
                 joined.push(Column { name: name.clone(), expr, joined: true });
             }
@@ -200,17 +198,17 @@ impl Expand<'_> {
 
 /// Whose value a joined column has.
 #[derive(Clone, Copy)]
-enum Kind {
-    KeepsLeft,
-    KeepsRight,
-    KeepsBoth,
+enum Kept {
+    Left,
+    Right,
+    Both,
 }
 
-fn kind(operator: &JoinOperator) -> Kind {
+fn kind(operator: &JoinOperator) -> Kept {
     match operator {
-        JoinOperator::Right(_) | JoinOperator::RightOuter(_) => Kind::KeepsRight,
-        JoinOperator::FullOuter(_) => Kind::KeepsBoth,
-        _ => Kind::KeepsLeft,
+        JoinOperator::Right(_) | JoinOperator::RightOuter(_) => Kept::Right,
+        JoinOperator::FullOuter(_) => Kept::Both,
+        _ => Kept::Left,
     }
 }
 
@@ -314,7 +312,7 @@ impl VisitorMut for Resolve<'_> {
     }
 }
 
-fn normal(ident: &Ident) -> String {
+pub(super) fn normal(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 

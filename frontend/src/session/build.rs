@@ -1,11 +1,11 @@
 //! Builds pieces of queries.
 
-use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, CastKind, CharacterLength, DataType, ExactNumberInfo, Expr, GroupByExpr, Ident, ObjectName, Query,
-    Select, SelectFlavor, SelectItem, SetExpr, StructBracketKind, StructField, TableAlias, TableAliasColumnDef,
-    Parens, TableFactor, TableWithJoins, TimezoneInfo, Value, Values,
-};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, CastKind, CharacterLength, DataType, ExactNumberInfo, Expr, GroupByExpr, Ident, ObjectName,
+    Parens, Query, Select, SelectFlavor, SelectItem, SetExpr, StructBracketKind, StructField, TableAlias,
+    TableAliasColumnDef, TableFactor, TableWithJoins, TimezoneInfo, Value, Values,
+};
 use weir_common::types::SqlType;
 
 /// A quoted identifier.
@@ -30,7 +30,13 @@ pub(super) fn null() -> Expr {
 
 /// `CAST(expr AS type)`.
 pub(super) fn cast(expr: Expr, to: &SqlType) -> Expr {
-    Expr::Cast { kind: CastKind::DoubleColon, expr: Box::new(expr), data_type: data_type(to), array: false, format: None }
+    Expr::Cast {
+        kind: CastKind::DoubleColon,
+        expr: Box::new(expr),
+        data_type: data_type(to),
+        array: false,
+        format: None,
+    }
 }
 
 /// A type, as it is written.
@@ -147,6 +153,7 @@ pub(super) fn query(body: SetExpr) -> Query {
 
 /// `VALUES (…), …`.
 pub(super) fn values(rows: Vec<Vec<Expr>>) -> Values {
-    let row = |content| Parens { opening_token: AttachedToken::empty(), content, closing_token: AttachedToken::empty() };
+    let row =
+        |content| Parens { opening_token: AttachedToken::empty(), content, closing_token: AttachedToken::empty() };
     Values { explicit_row: false, value_keyword: false, rows: rows.into_iter().map(row).collect() }
 }

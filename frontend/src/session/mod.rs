@@ -28,6 +28,7 @@ use crate::planner::FunctionSet;
 use crate::statement::{Body, Reset, Set, Statement, TransactionModes};
 
 mod build;
+mod copy;
 mod ddl;
 mod dml;
 mod explain;
@@ -144,10 +145,7 @@ impl Session {
         if let (Reply::Rows { columns, .. }, Some(planned)) = (&reply, &prepared.columns) {
             let types = |columns: &[OutputColumn]| columns.iter().map(|c| c.sql_type.clone()).collect::<Vec<_>>();
             if types(columns) != types(planned) {
-                return Err(SqlError::new(
-                    SqlState::FEATURE_NOT_SUPPORTED,
-                    "cached plan must not change result type",
-                ));
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cached plan must not change result type"));
             }
         }
         Ok(reply)
@@ -249,6 +247,7 @@ impl Session {
             Body::CreateSchema { name, if_not_exists } => self.create_schema(name, *if_not_exists).await,
             Body::Drop(drop) => self.drop_relations(drop).await,
             Body::DropSchema { names, if_exists, cascade } => self.drop_schemas(names, *if_exists, *cascade).await,
+            Body::Copy(copy) => self.copy(copy).await,
             Body::Set(set) => self.set(set),
             Body::Show(show) => self.show(show),
             Body::Explain(explain) => self.explain(explain).await,
@@ -288,7 +287,11 @@ impl Session {
             Set::Transaction { session, modes } => {
                 if *session {
                     if let Some(isolation) = &modes.isolation {
-                        state.settings.set("default_transaction_isolation", Some(&[isolation.clone()]), false)?;
+                        state.settings.set(
+                            "default_transaction_isolation",
+                            Some(std::slice::from_ref(isolation)),
+                            false,
+                        )?;
                     }
                     if modes.read_only == Some(true) {
                         return Err(SqlError::unsupported("a read-only session"));
@@ -346,7 +349,7 @@ impl Session {
                 }
             }
         };
-        self.hand_over_block(block).await?;
+        self.writer().hand_over_block(block).await?;
         Ok(Reply::command("COMMIT"))
     }
 
@@ -362,3 +365,6 @@ impl Session {
 fn no_transaction() -> SqlError {
     SqlError::warning(SqlState("25P01"), "there is no transaction in progress")
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
 use arrow::compute::interleave_record_batch;
 use arrow::datatypes::{Int64Type, SchemaRef};
 use weir_common::catalog::{Object, ROW_ID};
@@ -120,7 +120,7 @@ fn replace_column(batch: &RecordBatch, i: usize, column: ArrayRef) -> Result<Rec
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use arrow::array::Int32Array;
+    use arrow::array::{Array, Int32Array};
     use arrow::datatypes::{DataType, Field, Schema};
     use weir_common::TableId;
 
@@ -144,7 +144,9 @@ mod tests {
         for chunk in chunks {
             let (values, ids) = (chunk.column(0).as_primitive::<arrow::datatypes::Int32Type>(), chunk.column(1));
             let ids = ids.as_primitive::<Int64Type>();
-            rows.extend((0..chunk.len()).map(|i| (chunk.sign(i), values.value(i), ids.is_valid(i).then(|| ids.value(i)))));
+            rows.extend(
+                (0..chunk.len()).map(|i| (chunk.sign(i), values.value(i), ids.is_valid(i).then(|| ids.value(i)))),
+            );
         }
         rows
     }

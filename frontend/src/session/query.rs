@@ -61,10 +61,9 @@ fn refuse_writes(query: &ast::Query) -> Result<()> {
             }
             ast::SetExpr::Query(query) => open.push(&query.body),
             ast::SetExpr::SetOperation { left, right, .. } => open.extend([left.as_ref(), right.as_ref()]),
-            ast::SetExpr::Insert(_)
-            | ast::SetExpr::Update(_)
-            | ast::SetExpr::Delete(_)
-            | ast::SetExpr::Merge(_) => return Err(SqlError::unsupported("a write inside of a query")),
+            ast::SetExpr::Insert(_) | ast::SetExpr::Update(_) | ast::SetExpr::Delete(_) | ast::SetExpr::Merge(_) => {
+                return Err(SqlError::unsupported("a write inside of a query"));
+            }
             ast::SetExpr::Select(_) | ast::SetExpr::Values(_) | ast::SetExpr::Table(_) => {}
         }
     }

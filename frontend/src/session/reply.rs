@@ -39,11 +39,22 @@ pub enum Reply {
         tag: &'static str,
         notices: Vec<SqlError>,
     },
-    Command { tag: String, notices: Vec<SqlError> },
+    Command {
+        tag: String,
+        notices: Vec<SqlError>,
+    },
     /// `COPY … TO STDOUT`: the rows go out as data.
-    CopyOut { columns: Vec<OutputColumn>, batches: SendableRecordBatchStream, options: CopyOptions },
+    CopyOut {
+        columns: Vec<OutputColumn>,
+        batches: SendableRecordBatchStream,
+        options: CopyOptions,
+    },
     /// `COPY … FROM STDIN`: the client will send rows of these columns.
-    CopyIn { columns: Vec<OutputColumn>, options: CopyOptions, target: Box<dyn CopyTarget> },
+    CopyIn {
+        columns: Vec<OutputColumn>,
+        options: CopyOptions,
+        target: Box<dyn CopyTarget>,
+    },
     /// Nothing was asked.
     Empty,
 }
@@ -77,7 +88,9 @@ impl Reply {
         let columns: Vec<_> = names.iter().map(|name| OutputColumn::new(*name, SqlType::Varchar)).collect();
         let fields: Vec<_> = names.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect();
         let arrays = (0..names.len())
-            .map(|i| Arc::new(rows.iter().map(|row| row.get(i).cloned().flatten()).collect::<StringArray>()) as ArrayRef)
+            .map(|i| {
+                Arc::new(rows.iter().map(|row| row.get(i).cloned().flatten()).collect::<StringArray>()) as ArrayRef
+            })
             .collect();
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
         let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;

@@ -27,12 +27,8 @@ impl Settings {
     /// Settings with the parameters that a client sent when it connected. What is no setting (`user`, `database`) is not
     /// looked at.
     pub fn new(startup: &BTreeMap<String, String>) -> Result<Settings> {
-        let mut settings = Settings {
-            startup: BTreeMap::new(),
-            session: BTreeMap::new(),
-            local: BTreeMap::new(),
-            saved: None,
-        };
+        let mut settings =
+            Settings { startup: BTreeMap::new(), session: BTreeMap::new(), local: BTreeMap::new(), saved: None };
         if let Some(user) = startup.get("user") {
             settings.startup.insert("session_authorization".to_string(), user.clone());
         }
@@ -202,8 +198,7 @@ fn checked(name: &str, value: &[String]) -> Result<(String, String)> {
         Kind::Integer(min, max) => {
             let number: i64 = text.trim().parse().map_err(|_| invalid())?;
             if !(min..=max).contains(&number) {
-                let message =
-                    format!("{number} is outside the valid range for parameter \"{name}\" ({min} .. {max})");
+                let message = format!("{number} is outside the valid range for parameter \"{name}\" ({min} .. {max})");
                 return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
             }
             number.to_string()

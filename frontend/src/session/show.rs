@@ -129,7 +129,8 @@ fn indexes(moment: &Moment<'_>, table: &Name) -> Result<Rows> {
         let include: Vec<String> = others.map(|i| name(&i)).collect();
         let distribution = index.plan.as_ref().and_then(|p| p.relation.as_ref()).map(|t| t.distribution.clone());
         let distributed: Vec<String> = distribution.unwrap_or_default().iter().map(name).collect();
-        let texts = [index.name.clone(), object.name.clone(), key.join(", "), include.join(", "), distributed.join(", ")];
+        let texts =
+            [index.name.clone(), object.name.clone(), key.join(", "), include.join(", "), distributed.join(", ")];
         rows.push(texts.into_iter().map(Some).collect());
     }
     rows.sort();

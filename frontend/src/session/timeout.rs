@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use datafusion::common::DataFusionError;
+use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use tokio::time::{Instant, timeout_at};
@@ -20,20 +21,26 @@ impl Limited for Reply {
     fn until(self, deadline: Instant) -> Reply {
         match self {
             Reply::Rows { columns, batches, tag, notices } => {
-                let schema = batches.schema();
-                let limited = futures::stream::unfold(Some(batches), move |batches| async move {
-                    let mut batches = batches?;
-                    match timeout_at(deadline, batches.next()).await {
-                        Ok(batch) => Some((batch?, Some(batches))),
-                        Err(_) => Some((Err(DataFusionError::from(expired())), None)),
-                    }
-                });
-                let batches = Box::pin(RecordBatchStreamAdapter::new(schema, limited));
-                Reply::Rows { columns, batches, tag, notices }
+                Reply::Rows { columns, batches: limited(batches, deadline), tag, notices }
+            }
+            Reply::CopyOut { columns, batches, options } => {
+                Reply::CopyOut { columns, batches: limited(batches, deadline), options }
             }
             other => other,
         }
     }
+}
+
+fn limited(batches: SendableRecordBatchStream, deadline: Instant) -> SendableRecordBatchStream {
+    let schema = batches.schema();
+    let limited = futures::stream::unfold(Some(batches), move |batches| async move {
+        let mut batches = batches?;
+        match timeout_at(deadline, batches.next()).await {
+            Ok(batch) => Some((batch?, Some(batches))),
+            Err(_) => Some((Err(DataFusionError::from(expired())), None)),
+        }
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, limited))
 }
 
 impl Limited for (Vec<SqlType>, Option<Vec<OutputColumn>>) {

@@ -10,10 +10,21 @@ use crate::error::{Result, SqlError, SqlState};
 
 impl Reader<'_> {
     pub(super) fn create(&mut self) -> Result<Body> {
-        if ["user", "role", "database", "function", "aggregate", "secret", "connection", "subscription", "type", "domain"]
-            .iter()
-            .chain(&["sequence", "trigger", "extension", "procedure", "policy", "publication", "operator", "cast", "rule"])
-            .any(|word| self.peek_nth_word(1, word))
+        if [
+            "user",
+            "role",
+            "database",
+            "function",
+            "aggregate",
+            "secret",
+            "connection",
+            "subscription",
+            "type",
+            "domain",
+        ]
+        .iter()
+        .chain(&["sequence", "trigger", "extension", "procedure", "policy", "publication", "operator", "cast", "rule"])
+        .any(|word| self.peek_nth_word(1, word))
         {
             return Ok(self.unsupported(2));
         }

@@ -15,6 +15,7 @@ use weir_common::catalog::ObjectKind;
 
 use crate::error::{Result, SqlError};
 
+mod copy;
 mod create;
 mod error;
 mod parse;
@@ -60,9 +61,17 @@ pub enum Body {
     CreateView(Box<CreateView>),
     CreateIndex(Box<CreateIndex>),
     CreateSink(Box<CreateSink>),
-    CreateSchema { name: Ident, if_not_exists: bool },
+    CreateSchema {
+        name: Ident,
+        if_not_exists: bool,
+    },
     Drop(Drop),
-    DropSchema { names: Vec<Ident>, if_exists: bool, cascade: bool },
+    DropSchema {
+        names: Vec<Ident>,
+        if_exists: bool,
+        cascade: bool,
+    },
+    Copy(Box<Copy>),
     Set(Set),
     Show(Show),
     Explain(Box<Explain>),
@@ -235,6 +244,27 @@ pub struct Drop {
     pub cascade: bool,
 }
 
+/// COPY between the client and a relation or query.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    pub what: Copied,
+    /// `FROM STDIN`, else `TO STDOUT`.
+    pub from_client: bool,
+    /// In the order in which they are written.
+    pub options: Vec<(String, Option<String>)>,
+}
+
+/// What is copied.
+#[derive(Clone, Debug)]
+pub enum Copied {
+    /// Without columns: all of them.
+    Relation {
+        name: Name,
+        columns: Vec<Ident>,
+    },
+    Query(Box<ast::Query>),
+}
+
 /// `ALTER … SET BACKFILL_RATE_LIMIT = n` or `SOURCE_RATE_LIMIT`.
 #[derive(Clone, Debug)]
 pub struct AlterRateLimit {
@@ -250,10 +280,17 @@ pub struct AlterRateLimit {
 #[derive(Clone, Debug)]
 pub enum Set {
     /// `None`: back to the default. Several values are a list.
-    Variable { local: bool, name: String, value: Option<Vec<String>> },
+    Variable {
+        local: bool,
+        name: String,
+        value: Option<Vec<String>>,
+    },
     ResetAll,
     /// `SET TRANSACTION` and `SET SESSION CHARACTERISTICS AS TRANSACTION`.
-    Transaction { session: bool, modes: TransactionModes },
+    Transaction {
+        session: bool,
+        modes: TransactionModes,
+    },
 }
 
 /// What BEGIN and SET TRANSACTION say.

@@ -92,9 +92,10 @@ impl<'a> Reader<'a> {
             "discard" | "deallocate" | "close" | "unlisten" => self.reset(),
             "alter" => self.alter(),
             "comment" | "refresh" | "lock" => Ok(self.unsupported(2)),
-            "truncate" | "copy" | "grant" | "revoke" | "analyze" | "vacuum" | "prepare" | "execute" | "declare" | "fetch"
-            | "move" | "listen" | "notify" | "merge" | "call" | "do" | "cluster" | "reindex" | "checkpoint" | "load"
-            | "security" | "import" | "reassign" | "use" | "kill" | "recover" => Ok(self.unsupported(1)),
+            "copy" => self.copy(),
+            "truncate" | "grant" | "revoke" | "analyze" | "vacuum" | "prepare" | "execute" | "declare" | "fetch"
+            | "move" | "listen" | "notify" | "merge" | "call" | "do" | "cluster" | "reindex" | "checkpoint"
+            | "load" | "security" | "import" | "reassign" | "use" | "kill" | "recover" => Ok(self.unsupported(1)),
             _ => Err(self.unexpected()),
         }
     }
@@ -107,7 +108,9 @@ impl<'a> Reader<'a> {
     /// A query.
     pub fn query(&mut self) -> Result<Box<ast::Query>> {
         let query = self.run(|p| p.parse_query())?;
-        if self.peek_word("emit") {
+        // After a table or column it is read as an alias.
+        let after_alias = ["on", "window", "close"].iter().enumerate().all(|(n, word)| self.peek_nth_word(n, word));
+        if self.peek_word("emit") || after_alias {
             let error = SqlError::unsupported("EMIT ON WINDOW CLOSE");
             return Err(self.mark(error));
         }
@@ -125,7 +128,9 @@ impl<'a> Reader<'a> {
             _ => return Ok(Body::Query(query)),
         };
         match (query.with, statement) {
-            (Some(with), ast::Statement::Insert(mut insert)) if insert.source.as_ref().is_some_and(|s| s.with.is_none()) => {
+            (Some(with), ast::Statement::Insert(mut insert))
+                if insert.source.as_ref().is_some_and(|s| s.with.is_none()) =>
+            {
                 if let Some(source) = insert.source.as_mut() {
                     source.with = Some(with);
                 }

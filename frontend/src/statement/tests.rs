@@ -27,7 +27,7 @@ fn a_string_has_several_statements_each_with_its_text() {
 #[test]
 fn syntax_errors_name_the_token_and_the_place() {
     assert_eq!(fails("SELEC 1"), ("syntax error at or near \"SELEC\"".into(), "42601", Some(1)));
-    assert_eq!(fails("select 1;\nselect from where"), ("syntax error at or near \"where\"".into(), "42601", Some(23)));
+    assert_eq!(fails("select 1;\nselect a b c"), ("syntax error at or near \"c\"".into(), "42601", Some(22)));
     assert_eq!(fails("SELECT 1 1"), ("syntax error at or near \"1\"".into(), "42601", Some(10)));
     assert_eq!(fails("create table").0, "syntax error at end of input");
     assert_eq!(fails("create table t (a int").0, "syntax error at end of input");
@@ -88,7 +88,10 @@ fn views_indexes_and_sinks() {
 #[test]
 fn drops_settings_and_transactions() {
     let Body::Drop(drop) = one("drop materialized view if exists a, b.c cascade").body else { panic!() };
-    assert_eq!((drop.kind, drop.names.len(), drop.if_exists, drop.cascade), (ObjectKind::MaterializedView, 2, true, true));
+    assert_eq!(
+        (drop.kind, drop.names.len(), drop.if_exists, drop.cascade),
+        (ObjectKind::MaterializedView, 2, true, true)
+    );
     let set = |sql: &str| match one(sql).body {
         Body::Set(Set::Variable { local, name, value }) => (local, name, value.map(|v| v.join("|"))),
         other => panic!("{other:?}"),
@@ -105,8 +108,10 @@ fn drops_settings_and_transactions() {
     assert!(matches!(one("start transaction").body, Body::Begin(_)));
     assert!(matches!(one("END").body, Body::Commit));
     assert!(matches!(one("abort").body, Body::Rollback));
-    assert!(matches!(one("set session characteristics as transaction isolation level read committed").body,
-        Body::Set(Set::Transaction { session: true, .. })));
+    assert!(matches!(
+        one("set session characteristics as transaction isolation level read committed").body,
+        Body::Set(Set::Transaction { session: true, .. })
+    ));
 }
 
 #[test]
@@ -128,6 +133,15 @@ fn show_and_explain() {
     assert!(explain.verbose);
     assert_eq!(explain.statement.text, "create materialized view m as select 1");
     assert!(matches!(one("alter table t add column x int").body, Body::Unsupported(what) if what == "ALTER TABLE"));
-    assert!(matches!(one("copy t from '/etc/passwd'").body, Body::Unsupported(_)));
+    assert_eq!(fails("copy t from '/etc/passwd'").1, "0A000");
+    assert_eq!(fails("copy t to program 'rm'").1, "0A000");
+    let Body::Copy(copy) = one("copy t (a, b) from stdin with (format csv, header, delimiter ';')").body else {
+        panic!()
+    };
+    assert!(copy.from_client && copy.options.len() == 3);
+    assert!(matches!(one("COPY (select 1) TO STDOUT (FORMAT binary)").body, Body::Copy(_)));
+    assert!(
+        matches!(one("copy t to stdout csv header delimiter as '|'").body, Body::Copy(copy) if copy.options.len() == 3)
+    );
     assert!(matches!(one("cancel jobs 1, 2").body, Body::CancelJobs(jobs) if jobs == [1, 2]));
 }

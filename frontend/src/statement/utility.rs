@@ -161,7 +161,8 @@ impl Reader<'_> {
         let first = self.parser.peek_token_ref().span;
         if let Some((_, kind)) = kinds.iter().find(|(words, _)| self.words(words)) {
             let name = self.name()?;
-            let limit = self.word("set") && (self.peek_word("backfill_rate_limit") || self.peek_word("source_rate_limit"));
+            let limit =
+                self.word("set") && (self.peek_word("backfill_rate_limit") || self.peek_word("source_rate_limit"));
             if limit {
                 let backfill = self.word("backfill_rate_limit");
                 let _ = backfill || self.word("source_rate_limit");

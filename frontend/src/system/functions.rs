@@ -27,7 +27,7 @@ struct Known {
 }
 
 /// All functions of a session.
-pub fn functions(user: &str, state: Arc<Mutex<State>>, meta: Arc<Meta>) -> FunctionSet {
+pub(crate) fn functions(user: &str, state: Arc<Mutex<State>>, meta: Arc<Meta>) -> FunctionSet {
     let known = Arc::new(Known { user: user.to_string(), state, meta });
     let mut set = FunctionSet::standard();
     for function in FUNCTIONS {
@@ -178,7 +178,8 @@ fn current_schemas(known: &Known, args: Rows<'_>, rows: usize) -> Result<ArrayRe
 
 fn current_setting(known: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {
     let names = as_text(&args[0])?;
-    let missing_ok = args.get(1).is_some_and(|a| a.data_type() == &DataType::Boolean && a.as_boolean().true_count() > 0);
+    let missing_ok =
+        args.get(1).is_some_and(|a| a.data_type() == &DataType::Boolean && a.as_boolean().true_count() > 0);
     let settings = known.state.lock().unwrap_or_else(PoisonError::into_inner).settings.clone();
     let values = names.as_string::<i32>().iter().map(|name| match name.map(|name| settings.get(name)) {
         Some(Ok(value)) => Ok(Some(value)),
@@ -193,8 +194,7 @@ fn set_config(known: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {
     let (names, values, local) = (as_text(&args[0])?, as_text(&args[1])?, cast(&args[2], &DataType::Boolean)?);
     let mut state = known.state.lock().unwrap_or_else(PoisonError::into_inner);
     let mut set = Vec::with_capacity(names.len());
-    for ((name, value), local) in
-        names.as_string::<i32>().iter().zip(values.as_string::<i32>()).zip(local.as_boolean())
+    for ((name, value), local) in names.as_string::<i32>().iter().zip(values.as_string::<i32>()).zip(local.as_boolean())
     {
         let Some(name) = name else {
             set.push(None);

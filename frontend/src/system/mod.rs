@@ -27,7 +27,7 @@ mod relation;
 mod rw_catalog;
 mod weir_catalog;
 
-pub use functions::functions;
+pub(crate) use functions::functions;
 pub use weir_catalog::progress;
 
 use relation::{Relation, Value};
@@ -36,7 +36,7 @@ use relation::{Relation, Value};
 pub const SCHEMAS: [&str; 4] = ["information_schema", "pg_catalog", "rw_catalog", "weir_catalog"];
 
 /// What system relations are made of.
-pub struct SystemRelations<'a> {
+pub(crate) struct SystemRelations<'a> {
     pub moment: &'a Moment<'a>,
 }
 
@@ -47,7 +47,7 @@ impl SystemRelations<'_> {
 }
 
 /// The system relation with that name, with its rows as they are now.
-pub fn table(source: &SystemRelations<'_>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+pub(crate) fn table(source: &SystemRelations<'_>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
     let Some(relation) = find(schema, name) else { return Ok(None) };
     let batch = relation.batch(source)?;
     Ok(Some(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?)))

@@ -462,7 +462,14 @@ fn pg_attribute(source: &SystemRelations<'_>) -> Rows {
     for object in relations(source) {
         for (i, column) in object.columns.iter().enumerate().filter(|(_, c)| !c.hidden) {
             let not_null = column.not_null || object.primary_key.contains(&i) && object.kind == ObjectKind::Table;
-            rows.push(attribute(object.id.0, &column.name, &column.sql_type, i + 1, not_null, column.default.is_some()));
+            rows.push(attribute(
+                object.id.0,
+                &column.name,
+                &column.sql_type,
+                i + 1,
+                not_null,
+                column.default.is_some(),
+            ));
         }
     }
     for object in keyed(source) {
@@ -474,7 +481,14 @@ fn pg_attribute(source: &SystemRelations<'_>) -> Rows {
     Ok(rows)
 }
 
-fn attribute(relation: u32, name: &str, sql_type: &SqlType, number: usize, not_null: bool, default: bool) -> Vec<Value> {
+fn attribute(
+    relation: u32,
+    name: &str,
+    sql_type: &SqlType,
+    number: usize,
+    not_null: bool,
+    default: bool,
+) -> Vec<Value> {
     let scale = match sql_type {
         SqlType::Numeric(Some((_, scale))) => Some(*scale),
         _ => None,

@@ -107,7 +107,10 @@ pub(super) static RELATIONS: &[Relation] = &[
     empty("pg_locks", &[("locktype", Text), ("relation", Int4), ("pid", Int4), ("mode", Text), ("granted", Bool)]),
     empty("pg_auth_members", &[("roleid", Int4), ("member", Int4), ("grantor", Int4), ("admin_option", Bool)]),
     empty("pg_db_role_setting", &[("setdatabase", Int4), ("setrole", Int4), ("setconfig", TextArray)]),
-    empty("pg_operator", &[("oid", Int4), ("oprname", Text), ("oprnamespace", Int4), ("oprleft", Int4), ("oprright", Int4)]),
+    empty(
+        "pg_operator",
+        &[("oid", Int4), ("oprname", Text), ("oprnamespace", Int4), ("oprleft", Int4), ("oprright", Int4)],
+    ),
     empty("pg_opclass", &[("oid", Int4), ("opcname", Text), ("opcmethod", Int4), ("opcdefault", Bool)]),
     empty("pg_cast", &[("oid", Int4), ("castsource", Int4), ("casttarget", Int4), ("castcontext", Text)]),
     empty("pg_language", &[("oid", Int4), ("lanname", Text)]),

@@ -13,7 +13,7 @@ use super::SystemRelations;
 use crate::error::Result;
 
 /// A system relation.
-pub struct Relation {
+pub(super) struct Relation {
     pub name: &'static str,
     pub columns: &'static [(&'static str, Type)],
     pub rows: fn(&SystemRelations<'_>) -> Result<Vec<Vec<Value>>>,
@@ -21,7 +21,7 @@ pub struct Relation {
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
+pub(super) enum Type {
     Bool,
     Int2,
     Int4,
@@ -36,7 +36,7 @@ pub enum Type {
 
 /// A value in a row.
 #[derive(Clone, Debug)]
-pub enum Value {
+pub(super) enum Value {
     Null,
     Bool(bool),
     /// Of any of the integer types; of a timestamp, Unix time in microseconds.
@@ -44,11 +44,10 @@ pub enum Value {
     Float(f64),
     Text(String),
     Ints(Vec<i64>),
-    Texts(Vec<String>),
 }
 
 /// No rows.
-pub fn none(_: &SystemRelations<'_>) -> Result<Vec<Vec<Value>>> {
+pub(super) fn none(_: &SystemRelations<'_>) -> Result<Vec<Vec<Value>>> {
     Ok(vec![])
 }
 
@@ -110,15 +109,15 @@ impl Type {
                 Arc::new(values().map(float).collect::<Float64Array>())
             }
             Type::Text => {
-                let text = |value| match value {
-                    &Value::Text(ref v) => Some(v.as_str()),
-                    _ => None,
-                };
+                fn text(value: &Value) -> Option<&str> {
+                    match value {
+                        Value::Text(v) => Some(v),
+                        _ => None,
+                    }
+                }
                 Arc::new(values().map(text).collect::<StringArray>())
             }
-            Type::TimestampTz => {
-                Arc::new(values().map(int).collect::<TimestampMicrosecondArray>().with_timezone(UTC))
-            }
+            Type::TimestampTz => Arc::new(values().map(int).collect::<TimestampMicrosecondArray>().with_timezone(UTC)),
             Type::Int2Array => {
                 let mut list = ListBuilder::new(PrimitiveBuilder::<Int16Type>::new());
                 for value in values() {
@@ -140,13 +139,9 @@ impl Type {
                 Arc::new(list.finish())
             }
             Type::TextArray => {
+                // Options and access lists: nothing has any.
                 let mut list = ListBuilder::new(StringBuilder::new());
-                for value in values() {
-                    if let Value::Texts(items) = value {
-                        items.iter().for_each(|v| list.values().append_value(v));
-                    }
-                    list.append(matches!(value, Value::Texts(_)));
-                }
+                values().for_each(|_| list.append_null());
                 Arc::new(list.finish())
             }
         }

@@ -361,9 +361,11 @@ pub fn progress(job: &JobStatus) -> String {
     if job.state.created {
         return "100%".to_string();
     }
-    let (finished, all, rows) = job.state.backfills.iter().fold((0, 0, 0), |(finished, all, rows), b| {
-        (finished + b.vnodes_finished, all + b.vnodes, rows + b.rows)
-    });
+    let (finished, all, rows) = job
+        .state
+        .backfills
+        .iter()
+        .fold((0, 0, 0), |(finished, all, rows), b| (finished + b.vnodes_finished, all + b.vnodes, rows + b.rows));
     let percent = (finished * 100).checked_div(all).unwrap_or(0);
     format!("{percent}% ({rows} rows)")
 }

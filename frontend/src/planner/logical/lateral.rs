@@ -39,9 +39,7 @@ pub(super) fn inline(join: &Join) -> Result<Option<LogicalPlan>> {
     let plan = over.place(&subquery.subquery, left)?;
     let plan = qualified(plan, &over.kept, subquery, alias)?;
     let plan = match &join.filter {
-        Some(filter) if !is_true(Some(filter)) => {
-            LogicalPlanBuilder::from(plan).filter(filter.clone())?.build()?
-        }
+        Some(filter) if !is_true(Some(filter)) => LogicalPlanBuilder::from(plan).filter(filter.clone())?.build()?,
         _ => plan,
     };
     Ok(Some(plan))

@@ -15,7 +15,7 @@ use weir_common::SqlType;
 use super::super::FunctionSet;
 
 /// Functions that stand behind operators.
-const FUNCTIONS: [&str; 26] = [
+const FUNCTIONS: [&str; 27] = [
     "pg_add",
     "pg_sub",
     "pg_mul",
@@ -42,6 +42,7 @@ const FUNCTIONS: [&str; 26] = [
     "jsonb_delete_path",
     "power",
     "date_part",
+    "array_has_any",
 ];
 
 /// Plans operators.
@@ -191,6 +192,7 @@ impl Operators {
             (Op::StringConcat, Kind::Text, Kind::Text | Kind::Null) => None,
             (Op::StringConcat, _, Kind::Text) => Some(concat(self.call("pg_text", vec![left.clone()])?, right.clone())),
             (Op::StringConcat, Kind::Text, _) => Some(concat(left.clone(), self.call("pg_text", vec![right.clone()])?)),
+            (Op::PGOverlap, Kind::Array, Kind::Array) => self.call("array_has_any", args()),
             (op, Kind::Jsonb, _) => self.jsonb(op, left, right, &right_type),
             _ => None,
         }

@@ -7,6 +7,7 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::AggregateFunction as AggregateExpr;
 use datafusion::logical_expr::{self as logical, Expr, GroupingSet, LogicalPlan, SortExpr};
 use datafusion::physical_expr::expressions::{CastExpr, Literal};
+use weir_common::TableDef;
 use weir_common::key::{KeyOrder, SortColumn};
 use weir_common::plan::{AggCall, AggFunction, Aggregate, Node, StreamPlan};
 use weir_stream::executor::aggregate::{output_type, tables};
@@ -77,12 +78,7 @@ impl Builder {
         Ok(rel)
     }
 
-    fn grouped_by_columns(
-        &mut self,
-        mut input: Rel,
-        groups: Vec<(String, Phys)>,
-        calls: Vec<Call>,
-    ) -> Result<Rel> {
+    fn grouped_by_columns(&mut self, mut input: Rel, groups: Vec<(String, Phys)>, calls: Vec<Call>) -> Result<Rel> {
         let group_count = groups.len();
         let width = input.columns.len();
         let group_at = input.ensure(&groups)?;
@@ -118,7 +114,7 @@ impl Builder {
             }
         }
         let plan = Rel { plan: input.plan, columns }.settle_exactly()?;
-        let plan = self.hashed(plan, &group_by);
+        let (plan, spread_by) = self.together(plan, &group_by);
         let append_only = properties::append_only(&plan);
 
         let mut fields: Vec<Field> = group_by.iter().map(|g| plan.schema.field(*g).clone()).collect();
@@ -138,10 +134,13 @@ impl Builder {
             });
             fields.push(Field::new(&call.name, call.output.clone(), true));
         }
-        let (groups_table, values) = tables(&plan.schema, &group_by, &agg_calls, append_only, &mut || self.table_id());
+        let (groups, values) = tables(&plan.schema, &group_by, &agg_calls, append_only, &mut || self.table_id());
+        // All tables begin with the group columns.
+        let distribution: Vec<usize> = spread_by.iter().filter_map(|c| group_by.iter().position(|g| g == c)).collect();
         for (call, values) in agg_calls.iter_mut().zip(values) {
-            call.values = values;
+            call.values = values.map(|table| TableDef { distribution: distribution.clone(), ..table });
         }
+        let groups_table = TableDef { distribution, ..groups };
         let node = Aggregate {
             input: Box::new(plan),
             group_by: group_by.clone(),

@@ -58,7 +58,10 @@ impl Builder {
 
     /// A source, which each job reads for itself.
     fn source(&mut self, object: &Object, wanted: &[usize]) -> Result<Rel> {
-        let (plan, places) = self.connector(&object.columns, &object.options, object.format.as_ref());
+        // Only what is wanted is read, unless the connector finds columns by their place.
+        let by_position = weir_connector::reads_by_position(&object.options, object.format.as_ref()).unwrap_or(true);
+        let read = |i: &usize| by_position || wanted.contains(i);
+        let (plan, places) = self.connector(&object.columns, &object.options, object.format.as_ref(), read);
         let place = |column: &usize| {
             places[*column].ok_or_else(|| {
                 unsupported(format!("reading the generated column \"{}\" of a source", object.columns[*column].name))
@@ -69,16 +72,18 @@ impl Builder {
         Ok(Rel::pick(plan, indices))
     }
 
-    /// What a connector reads, and where the object's columns are among it: the columns that the connector fills, then a
-    /// row id.
+    /// What a connector reads, and where the object's columns are among it: the wanted columns, as far as the connector
+    /// fills them, then a row id.
     pub(in crate::planner) fn connector(
         &mut self,
         columns: &[ColumnDef],
         options: &BTreeMap<String, String>,
         format: Option<&(String, String)>,
+        wanted: impl Fn(&usize) -> bool,
     ) -> (StreamPlan, Vec<Option<usize>>) {
-        let filled: Vec<usize> =
-            (0..columns.len()).filter(|i| !columns[*i].hidden && columns[*i].generated.is_none()).collect();
+        let filled: Vec<usize> = (0..columns.len())
+            .filter(|i| !columns[*i].hidden && columns[*i].generated.is_none() && wanted(i))
+            .collect();
         let field = |i: &usize| Field::new(&columns[*i].name, columns[*i].sql_type.to_arrow(), true);
         let place = |i: usize| match filled.iter().position(|f| *f == i) {
             Some(at) => Some(at),

@@ -118,6 +118,19 @@ impl Builder {
         self.spread(plan, Distribution::Hash(columns.to_vec()))
     }
 
+    /// The rows that are equal in these columns at one actor, moved only where needed: rows that are spread by some of the
+    /// columns stay. Also tells the columns that they are spread by, as state tables must be.
+    fn together(&self, plan: StreamPlan, columns: &[usize]) -> (StreamPlan, Vec<usize>) {
+        let fits = properties::distributions(&plan).into_iter().find_map(|way| match way {
+            Distribution::Hash(by) if by.iter().all(|c| columns.contains(c)) => Some(by),
+            _ => None,
+        });
+        match fits {
+            Some(by) if self.parallel => (plan, by),
+            _ => (self.hashed(plan, columns), columns.to_vec()),
+        }
+    }
+
     /// All rows at one actor.
     fn single(&self, plan: StreamPlan) -> StreamPlan {
         self.spread(plan, Distribution::Single)

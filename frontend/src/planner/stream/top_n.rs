@@ -10,6 +10,7 @@ use datafusion::logical_expr::{
     self as logical, Expr, LogicalPlan, Operator, WindowFunctionDefinition, expr::WindowFunction,
 };
 use datafusion::physical_expr::expressions::Column;
+use weir_common::TableDef;
 use weir_common::key::{KeyOrder, SortColumn};
 use weir_common::plan::{Node, Rank, StreamPlan, TopN};
 use weir_stream::executor::top_n::table;
@@ -184,9 +185,10 @@ impl Builder {
         let order_at = input.ensure(&order.iter().map(|(e, _)| named(e)).collect::<Vec<_>>())?;
         let order_by = sort_columns(&partition_by, &order_at, order);
         let plan = input.settle()?;
-        let plan = self.hashed(plan, &partition_by);
+        let (plan, spread_by) = self.together(plan, &partition_by);
         let key = properties::stream_key(&plan);
         let rows = table(&plan.schema, &key, &partition_by, &order_by, self.table_id());
+        let rows = TableDef { distribution: spread_by, ..rows };
         let mut fields = plan.schema.fields().to_vec();
         fields.push(Arc::new(Field::new(RANK, DataType::Int64, false)));
         let rank_at = fields.len() - 1;

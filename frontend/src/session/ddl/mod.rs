@@ -184,8 +184,6 @@ fn skipped(name: &str, tag: &str) -> Reply {
 fn select_all(object: &Object) -> ast::Query {
     let from = super::build::table(&object.schema, &object.name, &object.name);
     let visible = object.columns.iter().filter(|c| !c.hidden);
-    let items = visible
-        .map(|c| super::build::named(super::build::column(&object.name, &c.name), &c.name))
-        .collect();
+    let items = visible.map(|c| super::build::named(super::build::column(&object.name, &c.name), &c.name)).collect();
     super::build::select(items, vec![from], None)
 }

@@ -39,7 +39,8 @@ impl Session {
         let mut notices = Vec::new();
         for name in names {
             if system::is_system_schema(&name.value) {
-                let message = format!("cannot drop schema {} because it is required by the database system", name.value);
+                let message =
+                    format!("cannot drop schema {} because it is required by the database system", name.value);
                 return Err(name.mark(SqlError::new(SqlState::DEPENDENT_OBJECTS, message)));
             }
             let catalog = self.meta.catalog();

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, new_null_array};
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::DFSchema;
+use datafusion::sql::sqlparser::ast;
 use weir_common::Chunk;
 use weir_common::catalog::{ColumnDef, ObjectKind, ROW_ID};
+use weir_common::parse::parse_text;
 use weir_common::plan::Conflict;
 use weir_common::types::SqlType;
 
@@ -63,8 +65,7 @@ impl Session {
             Some(bound) => as_query(table, bound)?,
             None => spec(moment, table)?,
         };
-        let planned =
-            planner::plan_table(&moment.kept_scope(), &spec, self.parallelism(moment, ObjectKind::Table))?;
+        let planned = planner::plan_table(&moment.kept_scope(), &spec, self.parallelism(moment, ObjectKind::Table))?;
         Ok((query, planned))
     }
 
@@ -85,7 +86,7 @@ impl Session {
         if count > 0 {
             let chunk = Chunk::concat(&table.schema, &chunks)?;
             let lock = self.meta.lock_dml(object.id, false).await;
-            self.hand_over(object.id, vec![chunk], lock).await?;
+            self.writer().hand_over(object.id, vec![chunk], lock).await?;
         }
         Ok(count)
     }
@@ -175,18 +176,16 @@ fn spec(moment: &Moment<'_>, table: &CreateTable) -> Result<TableSpec> {
     }
     let conflict = match (table.conflict, primary_key.is_empty()) {
         (Some(_), true) => {
-            return Err(SqlError::new(
-                SqlState::INVALID_OBJECT_DEFINITION,
-                "ON CONFLICT needs a primary key",
-            ));
+            return Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, "ON CONFLICT needs a primary key"));
         }
         (None, true) => Conflict::Checked,
         (Some(OnConflict::DoNothing), false) => Conflict::DoNothing,
         (None, false) if append_only => Conflict::DoNothing,
         (Some(OnConflict::Overwrite), false) if append_only => {
             let message = "a table that is append only cannot overwrite rows";
-            return Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message)
-                .with_hint("Use ON CONFLICT DO NOTHING."));
+            return Err(
+                SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message).with_hint("Use ON CONFLICT DO NOTHING.")
+            );
         }
         (None | Some(OnConflict::Overwrite), false) => Conflict::Overwrite,
     };
@@ -297,11 +296,14 @@ fn default(moment: &Moment<'_>, column: &Column, sql_type: &SqlType) -> Result<O
     let from = SqlType::from_arrow(&from).unwrap_or(SqlType::Varchar);
     let untyped = crate::session::dml::assign::is_untyped(expr);
     if !untyped && !crate::session::dml::assign::is_assignable(&from, sql_type) {
-        let message = format!(
-            "column \"{}\" is of type {sql_type} but default expression is of type {from}",
-            column.name.value
-        );
+        let message =
+            format!("column \"{}\" is of type {sql_type} but default expression is of type {from}", column.name.value);
         return Err(column.name.mark(SqlError::new(SqlState::DATATYPE_MISMATCH, message)));
+    }
+    if let ast::Expr::Value(value) = expr
+        && let ast::Value::SingleQuotedString(text) = &value.value
+    {
+        parse_text(text, sql_type, moment.settings.time_zone())?;
     }
     moment.plan_expr(expr, &DFSchema::empty(), Some(sql_type))?;
     Ok(Some(expr.to_string()))

@@ -40,8 +40,7 @@ impl Session {
             let foreground = !moment.settings.is_on("background_ddl");
             return self.create(object, Some(planned), foreground, view.if_not_exists).await;
         }
-        object.columns =
-            bound.columns.iter().map(|c| ColumnDef::new(c.name.clone(), c.sql_type.clone())).collect();
+        object.columns = bound.columns.iter().map(|c| ColumnDef::new(c.name.clone(), c.sql_type.clone())).collect();
         check_distinct(&object.columns)?;
         object.query = Some(stored_query(&moment, view, &object.columns).to_string());
         self.create(object, None, true, view.if_not_exists).await

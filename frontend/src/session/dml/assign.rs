@@ -8,8 +8,8 @@ use datafusion::sql::sqlparser::parser::Parser;
 use weir_common::catalog::{ColumnDef, Object};
 use weir_common::types::SqlType;
 
-use crate::session::build;
 use crate::error::{Result, SqlError, SqlState};
+use crate::session::build;
 
 /// Whether PostgreSQL converts a value of one type to another when it is assigned.
 pub(in crate::session) fn is_assignable(from: &SqlType, to: &SqlType) -> bool {
@@ -35,10 +35,7 @@ pub(in crate::session) fn check(column: &ColumnDef, from: &SqlType) -> Result<()
     if is_assignable(from, &column.sql_type) {
         return Ok(());
     }
-    let message = format!(
-        "column \"{}\" is of type {} but expression is of type {from}",
-        column.name, column.sql_type
-    );
+    let message = format!("column \"{}\" is of type {} but expression is of type {from}", column.name, column.sql_type);
     let error = SqlError::new(SqlState::DATATYPE_MISMATCH, message);
     Err(error.with_hint("You will need to rewrite or cast the expression."))
 }
@@ -77,10 +74,12 @@ pub(in crate::session) fn is_default(expr: &Expr) -> bool {
 
 /// The value that a column gets when none is given.
 pub(in crate::session) fn default(column: &ColumnDef) -> Result<Expr> {
-    match &column.default {
-        Some(text) => stored_expr(column, text),
-        None => Ok(build::null()),
-    }
+    Ok(stored_default(column)?.unwrap_or_else(build::null))
+}
+
+/// The DEFAULT of a column, if it has one.
+pub(in crate::session) fn stored_default(column: &ColumnDef) -> Result<Option<Expr>> {
+    column.default.as_ref().map(|text| stored_expr(column, text)).transpose()
 }
 
 /// The generated columns of a table with their expressions.

@@ -120,7 +120,9 @@ impl Once<'_> {
 /// Other relations of a statement, as `FROM` or `USING` names them.
 pub(super) fn others(from: Option<&ast::UpdateTableFromKind>) -> Vec<TableWithJoins> {
     match from {
-        Some(ast::UpdateTableFromKind::AfterSet(tables) | ast::UpdateTableFromKind::BeforeSet(tables)) => tables.clone(),
+        Some(ast::UpdateTableFromKind::AfterSet(tables) | ast::UpdateTableFromKind::BeforeSet(tables)) => {
+            tables.clone()
+        }
         None => vec![],
     }
 }

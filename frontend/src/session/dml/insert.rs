@@ -1,7 +1,6 @@
 //! INSERT.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
 use datafusion::sql::sqlparser::ast::{self, Expr, SelectItem, SetExpr};
@@ -10,7 +9,7 @@ use weir_common::catalog::Object;
 use weir_common::types::SqlType;
 
 use super::assign::{check, default, generated, is_default, is_number, is_untyped, last_ident, refuse_if, target};
-use super::{Changes, bind_returning, check_not_null, chunk_batch, literals, merged, table_name};
+use super::{Changes, bind_returning, check_not_null, chunk_batch, literals, merged, nullable, table_name};
 use crate::batch;
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::Bound;
@@ -96,7 +95,10 @@ impl Session {
 fn target_of(insert: &ast::Insert) -> Result<(Name, String)> {
     refuse_if(insert.or.is_some() || insert.ignore || insert.overwrite, "this kind of INSERT")?;
     refuse_if(insert.partitioned.is_some() || !insert.after_columns.is_empty(), "PARTITION in INSERT")?;
-    refuse_if(insert.output.is_some() || insert.settings.is_some() || insert.format_clause.is_some(), "this clause of INSERT")?;
+    refuse_if(
+        insert.output.is_some() || insert.settings.is_some() || insert.format_clause.is_some(),
+        "this clause of INSERT",
+    )?;
     refuse_if(!insert.assignments.is_empty() || insert.insert_alias.is_some(), "INSERT … SET")?;
     if insert.on.is_some() {
         let error = SqlError::unsupported("ON CONFLICT in INSERT");
@@ -152,7 +154,8 @@ fn literal_rows(
 ) -> Result<Option<(Vec<usize>, Vec<ArrayRef>)>> {
     let Some(query) = insert.source.as_deref() else { return Ok(None) };
     let SetExpr::Values(values) = query.body.as_ref() else { return Ok(None) };
-    let plain = query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none() && query.fetch.is_none();
+    let plain =
+        query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none() && query.fetch.is_none();
     if !plain || object.columns.iter().any(|c| c.generated.is_some()) {
         return Ok(None);
     }
@@ -173,7 +176,9 @@ fn source(moment: &Moment<'_>, object: &Object, insert: &ast::Insert, declared: 
     match insert.source.as_deref() {
         None => from_values(moment, object, targets, &[vec![]], None, declared),
         Some(query) => match query.body.as_ref() {
-            SetExpr::Values(values) if query.order_by.is_none() && query.limit_clause.is_none() && query.fetch.is_none() => {
+            SetExpr::Values(values)
+                if query.order_by.is_none() && query.limit_clause.is_none() && query.fetch.is_none() =>
+            {
                 let rows: Vec<_> = values.rows.iter().map(|row| row.content.clone()).collect();
                 let mut targets = targets;
                 let width = rows.first().map_or(0, Vec::len);
@@ -336,10 +341,4 @@ fn type_literals(object: &Object, targets: &[usize], query: &mut ast::Query) -> 
         }
     }
     typed
-}
-
-/// The same columns, all of them nullable.
-fn nullable(schema: &arrow::datatypes::SchemaRef) -> arrow::datatypes::SchemaRef {
-    let fields: Vec<_> = schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect();
-    Arc::new(arrow::datatypes::Schema::new(fields))
 }

@@ -17,12 +17,7 @@ use crate::error::{Result, SqlError};
 
 /// The columns of the table in `columns`, from the values of rows; what a row lacks is the column's default. `None`: there
 /// is something else than literals.
-pub(super) fn columns(
-    object: &Object,
-    columns: &[usize],
-    rows: &[&[Expr]],
-    zone: Tz,
-) -> Result<Option<Vec<ArrayRef>>> {
+pub(super) fn columns(object: &Object, columns: &[usize], rows: &[&[Expr]], zone: Tz) -> Result<Option<Vec<ArrayRef>>> {
     let mut arrays = Vec::with_capacity(columns.len());
     for (at, i) in columns.iter().enumerate() {
         let column = &object.columns[*i];
@@ -60,7 +55,9 @@ fn literal<'a>(expr: &'a Expr, sql_type: &SqlType) -> Option<Literal<'a>> {
         },
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
             Expr::Value(value) => match &value.value {
-                Value::Number(digits, _) => number(digits, sql_type).then(|| Literal::Text(format!("-{digits}").into())),
+                Value::Number(digits, _) => {
+                    number(digits, sql_type).then(|| Literal::Text(format!("-{digits}").into()))
+                }
                 _ => None,
             },
             _ => None,

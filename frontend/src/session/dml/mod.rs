@@ -14,20 +14,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{Array, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast;
 use weir_common::catalog::Object;
 use weir_common::text::write_value;
 use weir_common::types::SqlType;
-use weir_common::{Chunk, Epoch, JobId};
+use weir_common::{Chunk, JobId};
 use weir_meta::DmlGuard;
 
 use super::build;
 use super::moment::with_values;
-use super::pending::{Pending, WrittenTable};
+use super::pending::WrittenTable;
 use super::query::output_columns;
-use super::transaction::{Block, Transaction, Write};
+use super::transaction::Transaction;
 use super::{Moment, OutputColumn, Params, Reply, Session};
 use crate::batch;
 use crate::error::{Result, SqlError, SqlState};
@@ -39,6 +39,7 @@ mod delete;
 mod insert;
 mod literals;
 mod update;
+pub(super) mod writer;
 
 /// How long a block that already holds a table waits for another: two blocks may wait for each other.
 const DEADLOCK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,17 +53,17 @@ pub(super) struct Changes {
 }
 
 /// A table that is going to be written to, locked.
-struct Locked<'s> {
-    moment: Moment<'s>,
-    object: Arc<Object>,
-    table: WrittenTable,
+pub(super) struct Locked<'s> {
+    pub moment: Moment<'s>,
+    pub object: Arc<Object>,
+    pub table: WrittenTable,
     /// `None`: the block has the lock already.
-    lock: Option<DmlGuard>,
+    pub lock: Option<DmlGuard>,
 }
 
 impl Session {
     /// Locks a table and looks at it afterwards.
-    async fn lock_table(&self, statement: &str, name: &Name, exclusive: bool) -> Result<Locked<'_>> {
+    pub(super) async fn lock_table(&self, statement: &str, name: &Name, exclusive: bool) -> Result<Locked<'_>> {
         let object = self.moment()?.writable(name)?;
         let lock = self.lock(statement, object.id, exclusive).await?;
         let moment = self.moment()?;
@@ -111,67 +112,18 @@ impl Session {
     ) -> Result<Reply> {
         let Locked { mut moment, object, table, lock } = locked;
         let returned = match returning {
-            Some((items, alias)) => Some(returned_rows(&mut moment, &object, items, alias, changes.rows, params).await?),
+            Some((items, alias)) => {
+                Some(returned_rows(&mut moment, &object, items, alias, changes.rows, params).await?)
+            }
             None => None,
         };
         if let Some(chunk) = changes.chunk.filter(|c| !c.is_empty()) {
-            self.write(&object, table, chunk, lock).await?;
+            self.writer().write(object.id, table, chunk, lock).await?;
         }
         Ok(match returned {
             Some((columns, batches)) => Reply::batches(columns, batches, tag),
             None => Reply::command(format!("{tag} {}", changes.count)),
         })
-    }
-
-    async fn write(&self, object: &Object, table: WrittenTable, chunk: Chunk, lock: Option<DmlGuard>) -> Result<()> {
-        let lock = {
-            let mut state = self.state();
-            match (&mut state.transaction, lock) {
-                (Transaction::Active(block), lock) => {
-                    if let Some(lock) = lock {
-                        block.writes.insert(object.id, Write { pending: Pending::new(table), lock });
-                    }
-                    let missing = || SqlError::internal("the block does not hold the table that it writes to");
-                    return block.writes.get_mut(&object.id).ok_or_else(missing)?.pending.add(chunk);
-                }
-                (_, Some(lock)) => lock,
-                (_, None) => return Err(super::transaction::aborted()),
-            }
-        };
-        self.hand_over(object.id, vec![chunk], lock).await
-    }
-
-    /// Hands changes to the table's job and waits until they are durable.
-    pub(super) async fn hand_over(&self, table: JobId, chunks: Vec<Chunk>, lock: DmlGuard) -> Result<()> {
-        self.hand_over_all(vec![(table, chunks, lock)]).await
-    }
-
-    /// Hands over what a block has written.
-    pub(super) async fn hand_over_block(&self, block: Block) -> Result<()> {
-        let mut writes = Vec::with_capacity(block.writes.len());
-        for (table, write) in block.writes {
-            writes.push((table, write.pending.into_chunks()?, write.lock));
-        }
-        self.hand_over_all(writes).await
-    }
-
-    /// A task of its own does it, so that all of it goes on when this future is dropped.
-    async fn hand_over_all(&self, writes: Vec<(JobId, Vec<Chunk>, DmlGuard)>) -> Result<()> {
-        let (meta, state) = (self.meta.clone(), self.state.clone());
-        let written = tokio::spawn(async move {
-            for (table, chunks, lock) in writes {
-                if chunks.is_empty() {
-                    continue;
-                }
-                let epoch: Epoch = meta.dml(table, chunks).await?;
-                drop(lock);
-                let mut state = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                let newest = state.written.entry(table).or_default();
-                *newest = epoch.max(*newest);
-            }
-            Ok(())
-        });
-        written.await.unwrap_or_else(|e| Err(SqlError::internal(format!("the write failed: {e}"))))
     }
 }
 
@@ -214,7 +166,7 @@ fn table_name(name: &ast::ObjectName) -> Result<Name> {
 }
 
 /// `null value in column …` for the first row that has one where none may be.
-fn check_not_null(object: &Object, batch: &RecordBatch) -> Result<()> {
+pub(super) fn check_not_null(object: &Object, batch: &RecordBatch) -> Result<()> {
     for (i, column) in object.columns.iter().enumerate() {
         let required = (column.not_null || object.primary_key.contains(&i)) && !column.hidden;
         if !required || batch.column(i).null_count() == 0 {
@@ -249,8 +201,14 @@ fn show_value(column: &dyn Array, row: usize) -> String {
 }
 
 /// Columns of a chunk of changes, under the schema that the table's job expects.
-fn chunk_batch(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
+pub(super) fn chunk_batch(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(schema.clone(), batch.columns().to_vec())?)
+}
+
+/// The same columns, all of them nullable: so that NULLs can be looked for with better words than Arrow's.
+pub(super) fn nullable(schema: &SchemaRef) -> SchemaRef {
+    let fields: Vec<_> = schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect();
+    Arc::new(Schema::new(fields))
 }
 
 /// The types of the parameters of a statement and of its RETURNING.

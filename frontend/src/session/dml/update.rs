@@ -13,9 +13,11 @@ use weir_common::row::ByteRows;
 use weir_common::types::SqlType;
 use weir_common::{Chunk, TableDef};
 
-use super::assign::{check, default, generated, is_default, is_number, is_untyped, last_ident, refuse_if, target, target_table};
+use super::assign::{
+    check, default, generated, is_default, is_number, is_untyped, last_ident, refuse_if, target, target_table,
+};
 use super::delete::{Once, all_columns, others, refuse_append_only};
-use super::{Changes, Locked, bind_returning, check_not_null, chunk_batch, merged, show_value};
+use super::{Changes, Locked, bind_returning, check_not_null, chunk_batch, merged, nullable, show_value};
 use crate::batch::{self, relation_keys};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::Bound;
@@ -54,8 +56,7 @@ impl Session {
             for (at, i) in set.iter().enumerate() {
                 columns[*i] = batch.column(width + at).clone();
             }
-            let fields: Vec<_> = schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect();
-            let row = RecordBatch::try_new(std::sync::Arc::new(arrow::datatypes::Schema::new(fields)), columns)?;
+            let row = RecordBatch::try_new(nullable(schema), columns)?;
             check_not_null(&locked.object, &row)?;
             new.push(chunk_batch(schema, &row)?);
         }

@@ -8,7 +8,7 @@ use arrow::datatypes::{
 };
 use weir_common::Chunk;
 use weir_common::key::{KeyOrder, decode_keys, is_exact};
-use weir_common::row::{ByteRows, decode_rows, encode_rows};
+use weir_common::row::{decode_rows, encode_rows};
 use weir_storage::StateTable;
 
 use super::accumulator::{load_i64, store_i64};
@@ -221,11 +221,6 @@ impl Groups {
         self.table.slots().key(slot)
     }
 
-    /// The full keys of groups.
-    pub fn keys(&self, slots: &[u32]) -> ByteRows {
-        slots.iter().map(|slot| self.key(*slot)).collect()
-    }
-
     /// The table.
     pub fn table(&self) -> &StateTable {
         self.table.table()
@@ -261,7 +256,11 @@ impl Groups {
         let shown =
             self.shown.as_ref().map_or(0, |shown| cache::estimate(shown, |row| row.len() + size_of::<Box<[u8]>>()));
         let integers = self.integers.as_ref().map_or(0, IntSlots::bytes);
-        self.table.bytes() + self.groups.capacity() * size_of::<Group>() + self.dirty.capacity() * size_of::<u32>() + shown + integers
+        self.table.bytes()
+            + self.groups.capacity() * size_of::<Group>()
+            + self.dirty.capacity() * size_of::<u32>()
+            + shown
+            + integers
     }
 
     fn grow(&mut self, slots: usize) {

@@ -96,7 +96,7 @@ enum State {
     Plain(Box<dyn Accumulator>),
     /// In [`Aggregate::distinct`]: the set, and the member of it.
     Distinct(usize, usize),
-    First(First),
+    First(Box<First>),
     Collected(Box<Collected>),
 }
 
@@ -129,8 +129,8 @@ impl Aggregate {
                     distinct[set].join(call, accumulator_of(call, input)?);
                     State::Distinct(set, member)
                 }
-                Family::First if plan.append_only => State::First(First::new(call, input, None)),
-                Family::First => State::First(First::new(call, input, Some(values.ok_or_else(no_table)?))),
+                Family::First if plan.append_only => State::First(Box::new(First::new(call, input, None))),
+                Family::First => State::First(Box::new(First::new(call, input, Some(values.ok_or_else(no_table)?)))),
                 Family::Collected => {
                     State::Collected(Box::new(Collected::new(call, input, values.ok_or_else(no_table)?)?))
                 }
@@ -221,7 +221,8 @@ impl Aggregate {
         if written.is_empty() {
             return Ok(());
         }
-        let mut columns = if rows.len() == slots.len() { keys } else { take_arrays(&keys, &UInt32Array::from(rows), None)? };
+        let mut columns =
+            if rows.len() == slots.len() { keys } else { take_arrays(&keys, &UInt32Array::from(rows), None)? };
         columns.push(self.groups.counts(&written));
         for call in &self.calls {
             if let Some(state) = call.state.of_groups(&self.distinct) {
@@ -246,9 +247,9 @@ impl Aggregate {
             }
             if pressure > 0.0 {
                 match &mut call.state {
-                    State::First(First { values: Some(values), .. }) => values.evict(pressure),
+                    State::First(first) => first.values.iter_mut().for_each(|values| values.evict(pressure)),
                     State::Collected(collected) => collected.values.evict(pressure),
-                    State::First(_) | State::Rows | State::Plain(_) | State::Distinct(..) => {}
+                    State::Rows | State::Plain(_) | State::Distinct(..) => {}
                 }
             }
         }
@@ -277,7 +278,7 @@ impl State {
             State::Rows => None,
             State::Plain(accumulator) => Some(&**accumulator),
             State::Distinct(set, member) => Some(&*distinct[*set].members[*member].accumulator),
-            State::First(first) => Some(first),
+            State::First(first) => Some(&**first),
             State::Collected(collected) => Some(&**collected),
         }
     }
@@ -287,7 +288,7 @@ impl State {
             State::Rows => None,
             State::Plain(accumulator) => Some(&mut **accumulator),
             State::Distinct(set, member) => Some(&mut *distinct[*set].members[*member].accumulator),
-            State::First(first) => Some(first),
+            State::First(first) => Some(&mut **first),
             State::Collected(collected) => Some(&mut **collected),
         }
     }

@@ -161,7 +161,7 @@ impl WideSum {
         if low >= UNIT || low <= UNIT.wrapping_neg() {
             // No decimal has so many digits, but arithmetic that does not check may have made one.
             self.high += (low / UNIT).as_i128() as i64;
-            low = low % UNIT;
+            low %= UNIT;
         }
         low = low.wrapping_add(self.low);
         if low >= UNIT {

@@ -90,7 +90,7 @@ async fn script(
     let input = schema(columns);
     let calls = calls(&input);
     let case = Case { input, group_by: (0..groups).collect(), calls, append_only: false };
-    check(&[case.input.clone()], |bench| case.executor(bench), script, expected).await;
+    check(std::slice::from_ref(&case.input), |bench| case.executor(bench), script, expected).await;
 }
 
 #[tokio::test]
@@ -465,7 +465,7 @@ async fn an_append_only_input_needs_no_table_of_values() {
     let (_, values) = tables(&case.input, &case.group_by, &case.calls, true, &mut || TableId(1));
     assert!(values.iter().all(Option::is_none));
     check(
-        &[case.input.clone()],
+        std::slice::from_ref(&case.input),
         |bench| case.executor(bench),
         "
         + a 2 p

@@ -350,9 +350,9 @@ fn comparable(relation: &BTreeMap<String, i64>, case: &Case) -> BTreeMap<String,
 async fn run(case: &Case, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut bench = Bench::new();
-    let mut driven = Driven::new(case.executor(&bench), &[case.input.clone()]);
+    let mut driven = Driven::new(case.executor(&bench), std::slice::from_ref(&case.input));
     let (mut live, mut committed): (Vec<Row>, Vec<Row>) = (Vec::new(), Vec::new());
-    for step in 0..40 {
+    for step in 0..25 {
         let growing = random.random_bool(0.6);
         for _ in 0..random.random_range(0..4) {
             let (mut changes, mut signs) = (Vec::new(), Vec::new());
