@@ -46,6 +46,9 @@ pub struct ColumnDef {
     pub not_null: bool,
     /// Not shown by `SELECT *`: row ids, and stream-key columns that the query did not select.
     pub hidden: bool,
+    /// A numeric whose scale comes from a computation and not from a declaration: shown without trailing zeros.
+    #[serde(default)]
+    pub computed: bool,
     /// The DEFAULT expression as SQL.
     pub default: Option<String>,
     /// The expression of a generated column as SQL.
@@ -55,7 +58,15 @@ pub struct ColumnDef {
 impl ColumnDef {
     /// A visible nullable column without default.
     pub fn new(name: impl Into<String>, sql_type: SqlType) -> ColumnDef {
-        ColumnDef { name: name.into(), sql_type, not_null: false, hidden: false, default: None, generated: None }
+        ColumnDef {
+            name: name.into(),
+            sql_type,
+            not_null: false,
+            hidden: false,
+            computed: false,
+            default: None,
+            generated: None,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
-use datafusion::common::{DataFusionError, SchemaError};
+use datafusion::common::{Column, DataFusionError, SchemaError, TableReference};
 use weir_common::types::SqlType;
 
 pub use weir_common::SqlState;
@@ -291,8 +291,16 @@ fn from_external(error: &(dyn Error + Send + Sync + 'static)) -> SqlError {
 
 fn from_schema(error: &SchemaError) -> SqlError {
     match error {
-        SchemaError::FieldNotFound { field, .. } => {
+        SchemaError::FieldNotFound { field, valid_fields } => {
+            let in_from = |relation: &TableReference| {
+                let named = |c: &Column| c.relation.as_ref().is_some_and(|r| r.table() == relation.table());
+                valid_fields.is_empty() || valid_fields.iter().any(named)
+            };
             let error = match &field.relation {
+                Some(relation) if !in_from(relation) => SqlError::new(
+                    SqlState::UNDEFINED_TABLE,
+                    format!("missing FROM-clause entry for table \"{}\"", relation.table()),
+                ),
                 // PostgreSQL writes a qualified name without quotes.
                 Some(relation) => SqlError::new(
                     SqlState::UNDEFINED_COLUMN,
@@ -308,7 +316,12 @@ fn from_schema(error: &SchemaError) -> SqlError {
         SchemaError::AmbiguousReference { field } => {
             SqlError::new(SqlState::AMBIGUOUS_COLUMN, format!("column reference \"{}\" is ambiguous", field.name))
         }
-        SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
+        // Two things in FROM of the same name.
+        SchemaError::DuplicateQualifiedField { qualifier, .. } => {
+            let message = format!("table name \"{}\" specified more than once", qualifier.table());
+            SqlError::new(SqlState("42712"), message)
+        }
+        SchemaError::DuplicateUnqualifiedField { name } => {
             SqlError::new(SqlState::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once"))
         }
     }
@@ -334,8 +347,6 @@ fn from_arrow(error: &ArrowError) -> SqlError {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use datafusion::common::Column;
-
     use super::*;
 
     fn check(error: DataFusionError, state: &str, message: &str) {

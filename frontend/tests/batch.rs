@@ -93,7 +93,23 @@ fn memory() -> Memory {
         Arc::new(Int32Array::from(vec![Some(1), Some(2), Some(4), None])),
         Arc::new(Int64Array::from(vec![i64::MAX, i64::MAX, 7, 8])),
     ];
-    Memory { objects: vec![(t, rows), (u, u_rows)] }
+    let view = |id, name: &str, column: ColumnDef, query: &str| {
+        let object = object(id, name, vec![column]);
+        let object = Object { kind: ObjectKind::View, query: Some(query.into()), ..object.as_ref().clone() };
+        (Arc::new(object), vec![])
+    };
+    let a = || ColumnDef::new("a", SqlType::Integer);
+    let exists = "select a from t where exists (select 1 from (select n from u where u.a >= t.a order by n limit 1) x)";
+    let sum = ColumnDef::new("s", SqlType::Numeric(Some((38, 0))));
+    Memory {
+        objects: vec![
+            (t, rows),
+            (u, u_rows),
+            view(3, "x_except", a(), "select a from t except all select a from u"),
+            view(4, "x_exists", a(), exists),
+            view(5, "x_sum", sum, "select sum(n) as s from u"),
+        ],
+    }
 }
 
 fn run(sql: &str) -> Result<Vec<String>, String> {
@@ -274,4 +290,12 @@ fn rows_and_other_syntax() {
         "select a, (select count(*) from (select a as t, n from u) y where y.t = t.a) from t where a = 1",
         &["1 1", "1 1"],
     );
+}
+
+#[test]
+fn views_keep_their_meaning() {
+    // The queries of views are analyzed when bound, and again as part of the query that names them.
+    check("select * from x_except", &["1", "3"]);
+    check("select a from x_exists where a = 1", &["1", "1"]);
+    check("select * from x_sum", &["18446744073709551629"]);
 }

@@ -312,7 +312,7 @@ fn check(topic: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{topic}.txt"));
     let file = std::fs::read_to_string(&path).unwrap();
     let rendered = render(&file);
-    if std::env::var_os("WEIR_UPDATE_GOLDEN").is_some() {
+    if std::env::var("WEIR_UPDATE_GOLDEN").is_ok_and(|v| v == "1") {
         std::fs::write(&path, rendered).unwrap();
     } else if file != rendered {
         let differs = file.lines().zip(rendered.lines()).enumerate().find(|(_, (a, b))| a != b);
@@ -329,4 +329,18 @@ macro_rules! topics {
     };
 }
 
-topics!(tables, queries, projections, aggregates, joins, subqueries, top_n, unions, windows, types, refusals, nexmark,);
+topics!(
+    tables,
+    queries,
+    projections,
+    aggregates,
+    joins,
+    subqueries,
+    top_n,
+    unions,
+    windows,
+    over,
+    types,
+    refusals,
+    nexmark,
+);

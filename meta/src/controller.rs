@@ -24,6 +24,10 @@ use weir_stream::Remedy;
 /// Epochs of a job that are injected and not committed.
 pub const EPOCHS_IN_FLIGHT_MAX: usize = 2;
 
+/// Epochs that a job asks for while it backfills, so that a small backfill ends at once. A long one, or one with an input
+/// that stands still, then goes on at the interval of the clock.
+const EAGER_TICKS: u32 = 12;
+
 /// What happens to a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -133,6 +137,8 @@ pub struct JobController {
     /// Readers are aligned.
     aligned: bool,
     backfill: Option<BackfillState>,
+    /// Epochs that were asked for since the job was started.
+    asked: u32,
     created: bool,
     /// The newest tick that was not used.
     tick: Epoch,
@@ -159,6 +165,7 @@ impl JobController {
             dirty: frontier == Epoch::ZERO,
             aligned: false,
             backfill: None,
+            asked: 0,
             created: false,
             tick: Epoch::ZERO,
             last_injected: frontier,
@@ -221,6 +228,7 @@ impl JobController {
         self.phase = Phase::Running;
         self.aligned = following;
         self.backfill = None;
+        self.asked = 0;
         if !self.inputs.is_empty() {
             // The inputs may have nothing newer than what the failed generation was about to commit. A root instead waits
             // for a newer tick, so that none of its epochs ever means two things: DML is acknowledged by epoch.
@@ -264,14 +272,24 @@ impl JobController {
             Some(backfill) if backfill.finished => {
                 // The readers are where their inputs were when last looked at. No barrier that lets them go on by
                 // themselves may be open when they are put on one epoch.
-                if self.open.is_empty() && reached >= backfill.offset && reached > self.last_injected {
+                if !self.open.is_empty() {
+                    return vec![];
+                }
+                if reached >= backfill.offset && reached > self.last_injected {
                     self.aligned = true;
                     return self.advance_to(reached, true, true);
                 }
-                vec![]
+                self.ask()
             }
-            _ => self.advance_to(self.tick, false, true),
+            _ if self.tick > self.last_injected => self.advance_to(self.tick, false, true),
+            _ if self.open.is_empty() => self.ask(),
+            _ => vec![],
         }
+    }
+
+    fn ask(&mut self) -> Vec<Action> {
+        self.asked += 1;
+        if self.asked > EAGER_TICKS { vec![] } else { vec![Action::RequestTick] }
     }
 
     fn advance_to(&mut self, epoch: Epoch, aligned: bool, active: bool) -> Vec<Action> {

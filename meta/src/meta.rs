@@ -40,6 +40,8 @@ pub struct Meta {
     shared: Arc<Shared>,
     clock: EpochClock,
     wait_timeout: Duration,
+    /// The newest epoch that was committed before this process: reads see at least what was acknowledged until then.
+    recovered: Epoch,
     /// Held while the set of objects changes.
     ddl: tokio::sync::Mutex<()>,
     locks: Mutex<BTreeMap<JobId, Arc<RwLock<()>>>>,
@@ -104,6 +106,7 @@ impl Meta {
         let tables: Vec<TableId> = plans().flat_map(|p| p.tables().into_iter().map(|t| t.id)).collect();
         engine.store.retain(&jobs, &tables)?;
 
+        let recovered = engine.store.max_frontier()?;
         let clock = start_clock(&engine, &shared, options.barrier_interval)?;
         let truncation = tokio::spawn(truncate_logs(engine.store.clone(), Arc::downgrade(&shared)));
         let meta = Arc::new(Meta {
@@ -112,6 +115,7 @@ impl Meta {
             shared,
             clock,
             wait_timeout: options.wait_timeout,
+            recovered,
             ddl: tokio::sync::Mutex::new(()),
             locks: Mutex::default(),
             truncation,
@@ -349,8 +353,9 @@ impl Meta {
         Ok(epoch)
     }
 
-    /// Waits until jobs have reached an epoch and can be queried.
+    /// Waits until jobs have reached an epoch, and what was committed before this process, and can be queried.
     pub async fn wait_for(&self, jobs: &[JobId], epoch: Epoch) -> Result<()> {
+        let epoch = epoch.max(self.recovered);
         for id in jobs {
             let Some(job) = self.shared.jobs().get(id).cloned() else { continue };
             if !job.now().created {

@@ -20,6 +20,9 @@ use weir_stream::job::Engine;
 use crate::config::{Cli, Command, Config};
 use crate::data_dir::DataDir;
 
+/// Stack of each thread of the runtime.
+const THREAD_STACK_BYTES: usize = 64 << 20;
+
 fn main() -> std::process::ExitCode {
     let cli = Cli::parse();
     let result = Config::load(&cli).and_then(|config| match cli.command {
@@ -40,6 +43,8 @@ fn serve(config: Config) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("weir")
+        // Planning recurses over a query's tree; only what is touched takes memory.
+        .thread_stack_size(THREAD_STACK_BYTES)
         .build()
         .context("start the async runtime")?;
     let result = runtime.block_on(run(config));

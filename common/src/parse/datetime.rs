@@ -24,6 +24,12 @@ pub fn parse_date(text: &str) -> Result<i32> {
 
 /// A time of day, in microseconds.
 pub fn parse_time(text: &str) -> Result<i64> {
+    let digits = trim(text);
+    if digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_digit()) {
+        // `130405`
+        let clock = clock(&format!("{}:{}:{}", &digits[..2], &digits[2..4], &digits[4..]));
+        return clock.ok_or_else(|| invalid("time", text))?.map_err(|OutOfRange| field_out_of_range(text));
+    }
     match read(text, "time")? {
         Moment::Parts(Parts { time: Some(time), .. }) => Ok(time),
         _ => Err(invalid("time", text)),
@@ -473,7 +479,7 @@ fn month(word: &str) -> Option<u32> {
     ];
     let word = word.to_ascii_lowercase();
     let is = |name: &&str| **name == word || name[..3] == word || (word == "sept" && name.starts_with("sept"));
-    MONTHS.iter().position(|name| is(&name)).map(|i| i as u32 + 1)
+    MONTHS.iter().position(is).map(|i| i as u32 + 1)
 }
 
 /// A word of letters.

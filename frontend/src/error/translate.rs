@@ -18,9 +18,11 @@ pub(super) fn first_line(message: &str) -> String {
 pub(super) fn plan(message: &str) -> SqlError {
     let line = first_line(message);
     undefined(&line)
+        .or_else(|| operand(&line))
         .or_else(|| no_match(&line))
         .or_else(|| grouping(&line))
         .or_else(|| value(&line))
+        .or_else(|| clause(&line))
         .unwrap_or_else(|| SqlError::new(plan_state(&line), line))
 }
 
@@ -33,6 +35,13 @@ pub(super) fn execution(message: &str) -> SqlError {
     if line.contains("more than one row") {
         let message = "more than one row returned by a subquery used as an expression";
         return SqlError::new(SqlState::CARDINALITY_VIOLATION, message);
+    }
+    if let Some(name) = line.strip_prefix("Placeholder ").filter(|l| l.contains("was not provided")).and_then(quoted) {
+        return SqlError::new(SqlState("42P02"), format!("there is no parameter {name}"));
+    }
+    if line.contains("regex parse error") {
+        let detail = message.lines().last().unwrap_or_default();
+        return SqlError::new(SqlState("2201B"), "invalid regular expression").with_detail(detail);
     }
     value(&line).or_else(|| no_match(&line)).unwrap_or_else(|| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, line))
 }
@@ -97,12 +106,55 @@ fn no_match(line: &str) -> Option<SqlError> {
     Some(SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(CAST_HINT))
 }
 
+/// A WHERE, HAVING or ON that is no condition; a sign before what is no number.
+fn operand(line: &str) -> Option<SqlError> {
+    if line.starts_with("Negation only supports ") {
+        let message = "operator does not exist: - with an operand of this type";
+        return Some(SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(OPERATOR_HINT));
+    }
+    let (_, found) =
+        line.strip_prefix("Cannot create filter with non-boolean predicate ")?.rsplit_once(" returning ")?;
+    let found = sql_types(found);
+    let message = format!("argument of WHERE must be type boolean, not type {found}");
+    Some(SqlError::new(SqlState::DATATYPE_MISMATCH, message))
+}
+
 /// Columns outside GROUP BY, aggregates where none may be.
 fn grouping(line: &str) -> Option<SqlError> {
     let (_, rest) = line.split_once("column \"")?;
     let (name, _) = rest.split_once("\" must appear in the GROUP BY")?;
     let message = format!("column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function");
     Some(SqlError::new(SqlState::GROUPING_ERROR, message))
+}
+
+/// Mistakes that PostgreSQL has other words for.
+fn clause(line: &str) -> Option<SqlError> {
+    const ROW_COUNT: SqlState = SqlState("2201W");
+    const ROW_OFFSET: SqlState = SqlState("2201X");
+    const DUPLICATE_ALIAS: SqlState = SqlState("42712");
+    let has = |words: &str| line.contains(words);
+    let (state, message) = if line.starts_with("LIMIT must be >=") {
+        (ROW_COUNT, "LIMIT must not be negative")
+    } else if line.starts_with("OFFSET must be >=") {
+        (ROW_OFFSET, "OFFSET must not be negative")
+    } else if has("WITH query name") && has("specified more than once") {
+        (DUPLICATE_ALIAS, line)
+    } else if has("names given as column alias")
+        || has("SELECT DISTINCT ON expressions must match")
+        || has("Order by column out of bounds")
+        || has("For SELECT DISTINCT, ORDER BY expressions")
+    {
+        (SqlState::INVALID_COLUMN_REFERENCE, line)
+    } else if has("ust be boolean type") {
+        (SqlState::DATATYPE_MISMATCH, "argument of JOIN/ON must be type boolean")
+    } else if has("non-boolean predicate") {
+        (SqlState::DATATYPE_MISMATCH, "argument of WHERE must be type boolean")
+    } else if line == "Step cannot be zero" {
+        (SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero")
+    } else {
+        return None;
+    };
+    Some(SqlError::new(state, message))
 }
 
 /// Values that a type cannot hold.

@@ -8,6 +8,7 @@ use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, WindowUDF};
 
 use super::aggregates::aggregates;
+use super::ranks;
 
 /// Functions by name.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +36,10 @@ impl FunctionSet {
         for name in REMOVED {
             set.scalar.remove(name);
         }
+        // DataFusion's function of that name removes one item, PostgreSQL's all.
+        if let Some(remove_all) = set.scalar.get("array_remove_all").cloned() {
+            set.scalar.insert("array_remove".into(), remove_all);
+        }
         for function in SessionStateDefaults::default_higher_order_functions() {
             for name in function.aliases() {
                 set.higher_order.insert(name.clone(), function.clone());
@@ -51,6 +56,9 @@ impl FunctionSet {
             set.aggregate.insert("every".into(), bool_and);
         }
         for function in SessionStateDefaults::default_window_functions() {
+            set.add_window(function);
+        }
+        for function in ranks::functions() {
             set.add_window(function);
         }
         for function in SessionStateDefaults::default_table_functions() {

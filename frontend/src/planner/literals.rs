@@ -20,6 +20,11 @@ pub(super) fn narrow(expr: &mut Expr) {
         Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } => {
             let mut number = (**inner).clone();
             bare(&mut number);
+            if let Some(data_type @ DataType::BigInt(_)) = smallest(&number) {
+                let text = Value::SingleQuotedString(i64::MIN.to_string());
+                *expr = cast(Expr::Value(text.into()), data_type);
+                return;
+            }
             if let Expr::Value(value) = &number
                 && let Value::Number(digits, _) = &value.value
                 && digits.bytes().all(|b| b.is_ascii_digit())
@@ -47,6 +52,28 @@ pub(super) fn narrow(expr: &mut Expr) {
 pub(super) fn bare(expr: &mut Expr) {
     if let Expr::Cast { kind: CastKind::Cast, expr: inner, data_type: DataType::Int32, .. } = expr {
         *expr = std::mem::replace(&mut **inner, Expr::Value(Value::Null.into()));
+    }
+}
+
+/// The type of a marked number that fits in a bigint only with a minus before it.
+fn smallest(number: &Expr) -> Option<DataType> {
+    let Expr::Cast { kind: CastKind::Cast, expr, data_type: DataType::Numeric(_), .. } = number else { return None };
+    let Expr::Value(value) = &**expr else { return None };
+    let Value::SingleQuotedString(digits) = &value.value else { return None };
+    (*digits == i64::MIN.unsigned_abs().to_string()).then_some(DataType::BigInt(None))
+}
+
+/// A number literal that is cast to a float: it need not be a numeric first, which has not such small and large ones.
+pub(super) fn as_float(expr: &mut Expr) {
+    let digits = match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) if digits.contains(['e', 'E']) => Some(digits.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    if let Some(digits) = digits {
+        *expr = Expr::Value(Value::SingleQuotedString(digits).into());
     }
 }
 

@@ -11,8 +11,6 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, DFSchema, JoinType, NullEquality, Result};
-use datafusion::functions_window::rank::rank_udwf;
-use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::{Cast, Placeholder, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
@@ -23,8 +21,10 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
+use super::names::NUMBERED;
+use super::ranks::{rank, row_number};
 use super::rewrite::WITH_TIES;
-use super::{Scope, postgres, types};
+use super::{Scope, checks, postgres, types};
 use crate::error::SqlError;
 
 mod dependent;
@@ -35,6 +35,7 @@ const NUMBER: &str = "number\u{1}";
 
 /// Gives a bound plan its types and PostgreSQL's meaning.
 pub(super) fn analyze(scope: &Scope<'_>, plan: LogicalPlan) -> Result<LogicalPlan> {
+    checks::check(&plan)?;
     let plan = plan.transform_up_with_subqueries(structure).data()?;
     let plan = plan.transform_up_with_subqueries(|node| typed(scope, node)).data()?;
     let plan = Analyzer::new().execute_and_check(plan, scope.config, |_, _| {})?;
@@ -128,9 +129,11 @@ fn number() -> Expr {
 /// The first row of each group of equal ON expressions.
 fn distinct_on(on: DistinctOn) -> Result<LogicalPlan> {
     let order = on.sort_expr.unwrap_or_default();
-    let first = window(row_number_udwf(), on.on_expr, order)?;
+    let first = window(row_number(), on.on_expr, order.clone())?;
     let input = Arc::unwrap_or_clone(on.input);
-    numbered(input, first)?.filter(cast(number(), DataType::Int64).eq(lit(1i64)))?.project(on.select_expr)?.build()
+    let plan = numbered(input, first)?.filter(number().eq(lit(1i64)))?;
+    let plan = if order.is_empty() { plan } else { plan.sort(order)? };
+    plan.project(on.select_expr)?.build()
 }
 
 /// `FETCH FIRST n ROWS WITH TIES`: the rows whose rank is at most n.
@@ -148,8 +151,8 @@ fn with_ties(limit: Limit) -> Result<Transformed<LogicalPlan>> {
     };
     let input = Arc::unwrap_or_clone(sort.input.clone());
     let columns: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
-    let rank = window(rank_udwf(), vec![], sort.expr.clone())?;
-    let plan = numbered(input, rank)?.filter(cast(number(), DataType::Int64).lt_eq(count))?;
+    let ranked = window(rank(), vec![], sort.expr.clone())?;
+    let plan = numbered(input, ranked)?.filter(number().lt_eq(cast(count, DataType::Int64)))?;
     let plan = plan.project(columns)?.sort(sort.expr)?;
     let plan = match above {
         Some(exprs) => plan.project(exprs)?,
@@ -172,7 +175,9 @@ fn ties_count(fetch: &Expr) -> Option<Expr> {
 fn multiset(join: Join) -> Result<Transformed<LogicalPlan>> {
     let is_set_operation = matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
         && join.null_equality == NullEquality::NullEqualsNull
-        && join.filter.is_none();
+        && join.filter.is_none()
+        // Joins that were made here, in a view that is inlined, are what they should be.
+        && !join.on.iter().any(|(l, r)| is_made_here(l) || is_made_here(r));
     if !is_set_operation || is_distinct(&join.left) {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     }
@@ -180,7 +185,7 @@ fn multiset(join: Join) -> Result<Transformed<LogicalPlan>> {
     let left = Arc::unwrap_or_clone(join.left);
     let columns: Vec<Expr> = left.schema().columns().into_iter().map(Expr::Column).collect();
     let side = |plan: LogicalPlan, on: &[Expr], name: &str| -> Result<LogicalPlan> {
-        let number = window(row_number_udwf(), on.to_vec(), vec![])?.unalias().alias(name);
+        let number = window(row_number(), on.to_vec(), vec![])?.unalias().alias(name);
         numbered(plan, number)?.build()
     };
     let (left_number, right_number) = (format!("{NUMBER}l"), format!("{NUMBER}r"));
@@ -201,6 +206,13 @@ fn multiset(join: Join) -> Result<Transformed<LogicalPlan>> {
     )?;
     let plan = LogicalPlanBuilder::from(LogicalPlan::Join(joined)).project(columns)?.build()?;
     Ok(Transformed::yes(plan))
+}
+
+fn is_made_here(key: &Expr) -> bool {
+    key.column_refs().iter().any(|c| {
+        let marked = |name: &str| name.contains(NUMBERED);
+        marked(&c.name) || c.relation.as_ref().is_some_and(|r| marked(r.table()))
+    })
 }
 
 fn is_distinct(plan: &LogicalPlan) -> bool {
@@ -228,6 +240,12 @@ fn typed(scope: &Scope<'_>, plan: LogicalPlan) -> Result<Transformed<LogicalPlan
     plan.transform_data(|plan| match plan {
         LogicalPlan::Aggregate(aggregate) => aggregated(aggregate),
         LogicalPlan::Window(window) => windowed(window),
+        LogicalPlan::Sort(mut sort) => {
+            for key in &mut sort.expr {
+                key.expr = postgres::ordered(key.expr.clone(), sort.input.schema());
+            }
+            Ok(Transformed::yes(LogicalPlan::Sort(sort)))
+        }
         other => Ok(Transformed::no(other)),
     })
 }

@@ -52,6 +52,7 @@
 
 mod aggregates;
 mod bind;
+mod checks;
 mod context;
 mod explain;
 mod fragment;
@@ -64,10 +65,12 @@ mod optimize;
 mod outer;
 mod postgres;
 mod properties;
+mod ranks;
 mod relation;
 mod rewrite;
 mod rows;
 mod stream;
+mod texts;
 mod types;
 mod using;
 mod windows;

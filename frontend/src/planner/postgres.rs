@@ -11,7 +11,7 @@ use datafusion::execution::SessionStateDefaults;
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::string_agg::string_agg_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
-use datafusion::logical_expr::expr::{AggregateFunction, Between, InList, WindowFunctionDefinition};
+use datafusion::logical_expr::expr::{AggregateFunction, Between, Case, InList, WindowFunctionDefinition};
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{
     AggregateUDF, BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
@@ -22,10 +22,11 @@ use weir_common::{SqlState, SqlType};
 use weir_stream::executor::aggregate::output_type;
 use weir_stream::functions::cast_to;
 
-use super::{FunctionSet, Scope, types};
-use crate::error::SqlError;
+use super::{FunctionSet, Scope, checks, types};
+use crate::error::{SqlError, type_name};
 
 mod operators;
+mod types_meet;
 
 /// The expression planners of the binder: ours first.
 pub(super) fn expr_planners(functions: &FunctionSet) -> Vec<Arc<dyn ExprPlanner>> {
@@ -35,6 +36,7 @@ pub(super) fn expr_planners(functions: &FunctionSet) -> Vec<Arc<dyn ExprPlanner>
 
 /// The expression as PostgreSQL means it. What is below it has been rewritten before.
 pub(super) fn rewrite(scope: &Scope<'_>, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    types_meet::check(&expr, schema)?;
     match expr {
         Expr::Cast(ref inner) => {
             let Ok(from) = inner.expr.get_type(schema) else { return Ok(Transformed::no(expr)) };
@@ -70,12 +72,57 @@ pub(super) fn rewrite(scope: &Scope<'_>, expr: Expr, schema: &DFSchema) -> Resul
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
             let (left, right) = (like(scope, *left, &right, schema), *right);
             let right = like(scope, right, &left, schema);
+            comparable(op, &left, &right, schema)?;
+            let (left, right) = (ordered(left, schema), ordered(right, schema));
             let any_float = is_float(&left, schema) || is_float(&right, schema);
             let (left, right) = if any_float { (float(left, schema), float(right, schema)) } else { (left, right) };
             let (left, right) = (zero(left, schema), zero(right, schema));
             Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))))
         }
+        // A sum of an instant and days is computed on the calendar of the time zone.
+        Expr::BinaryExpr(BinaryExpr { ref left, op: op @ (Operator::Plus | Operator::Minus), ref right })
+            if time_zone(scope) != Tz::UTC
+                && matches!(left.get_type(schema), Ok(DataType::Timestamp(_, Some(_))))
+                && matches!(right.get_type(schema), Ok(DataType::Interval(_))) =>
+        {
+            let name = if op == Operator::Plus { "pg_instant_add" } else { "pg_instant_sub" };
+            let zone = lit(time_zone(scope).name());
+            Ok(match scope.functions.scalar(name) {
+                Some(function) => {
+                    Transformed::yes(function.call(vec![left.as_ref().clone(), right.as_ref().clone(), zone]))
+                }
+                None => Transformed::no(expr),
+            })
+        }
+        Expr::Negative(ref inner) if inner.get_type(schema).is_ok_and(|t| t.is_signed_integer()) => {
+            Ok(match scope.functions.scalar("pg_neg") {
+                Some(function) if !matches!(&**inner, Expr::Literal(..)) => {
+                    Transformed::yes(function.call(vec![inner.as_ref().clone()]))
+                }
+                _ => Transformed::no(expr),
+            })
+        }
+        Expr::Case(Case { expr: None, ref when_then_expr, .. }) => {
+            for (when, _) in when_then_expr {
+                match when.get_type(schema) {
+                    Ok(t) if t.is_numeric() || matches!(t, DataType::Date32 | DataType::Timestamp(..)) => {
+                        let message = format!("argument of CASE/WHEN must be type boolean, not type {}", type_name(&t));
+                        return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).into());
+                    }
+                    _ => {}
+                }
+            }
+            Ok(Transformed::no(expr))
+        }
         Expr::ScalarFunction(mut call) => {
+            // The start of a month is an instant.
+            if call.name() == "date_trunc"
+                && let [_, date] = &mut call.args[..]
+                && let Ok(from @ DataType::Date32) = date.get_type(schema)
+            {
+                let to = SqlType::TimestampTz.to_arrow();
+                *date = convert(scope, date, &from, &to).unwrap_or_else(|| cast(date.clone(), to));
+            }
             // What these say about an instant depends on the time zone.
             let instant = match call.name() {
                 "date_part" | "date_trunc" if call.args.len() == 2 => 1,
@@ -128,6 +175,28 @@ fn float(expr: Expr, schema: &DFSchema) -> Expr {
             cast(expr, DataType::Float64)
         }
         _ => expr,
+    }
+}
+
+/// Refuses comparisons that PostgreSQL has no operator for.
+fn comparable(op: Operator, left: &Expr, right: &Expr, schema: &DFSchema) -> Result<()> {
+    let (Ok(l), Ok(r)) = (left.get_type(schema), right.get_type(schema)) else { return Ok(()) };
+    if checks::alike(&l, &r) {
+        return Ok(());
+    }
+    let message = format!("operator does not exist: {} {op} {}", type_name(&l), type_name(&r));
+    Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message).into())
+}
+
+/// What stands for a value where it is compared: an interval, of which a month is 30 days and a day 24 hours, by its length.
+pub(super) fn ordered(expr: Expr, schema: &DFSchema) -> Expr {
+    if !matches!(expr.get_type(schema), Ok(DataType::Interval(_))) {
+        return expr;
+    }
+    let functions = weir_stream::functions::registry();
+    match functions.scalars().find(|f| f.name() == "pg_interval_length") {
+        Some(function) => function.call(vec![expr]),
+        None => expr,
     }
 }
 
@@ -244,8 +313,6 @@ fn arrow_agrees(from: &DataType, to: &DataType) -> bool {
             to_s >= s && i16::from(*to_p) - i16::from(*to_s) >= i16::from(*p) - i16::from(*s)
         }
         (f, t) if f.is_unsigned_integer() => t.is_integer(),
-        // Between days and integers, as operators on dates are planned.
-        (DataType::Date32, DataType::Int32) | (DataType::Int32, DataType::Date32) => true,
         (DataType::Date32, DataType::Timestamp(_, None)) => true,
         (DataType::Duration(_), DataType::Interval(_)) => true,
         (DataType::Utf8View | DataType::LargeUtf8, DataType::Utf8) => true,

@@ -20,8 +20,8 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::literals::{bare, narrow};
-use super::{names, rows};
+use super::literals::{self, bare, narrow};
+use super::{names, rows, texts};
 use crate::error::{Result, SqlError};
 
 /// The function around the number of `FETCH FIRST n ROWS WITH TIES`, until [`super::logical`] resolves it.
@@ -153,6 +153,13 @@ impl VisitorMut for Rewrite {
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
         match factor {
+            TableFactor::Table { name, .. } if reserved_name(name).is_some() => {
+                let error = SqlError::syntax(format!("syntax error at or near \"{name}\""));
+                refuse(match reserved_name(name) {
+                    Some(ident) => crate::statement::Ident::from(ident).mark(error),
+                    None => error,
+                })
+            }
             TableFactor::Table { version: Some(_), .. } => refuse(
                 SqlError::unsupported("FOR SYSTEM_TIME AS OF")
                     .with_hint("A plain join keeps its answer true when either side changes."),
@@ -180,6 +187,8 @@ impl VisitorMut for Rewrite {
             Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, .. } => {
                 if let Some(function) = reg_function(data_type) {
                     *expr = call(function, vec![take(inner)]);
+                } else if is_float(data_type) {
+                    literals::as_float(inner);
                 }
             }
             Expr::Interval(interval) => match interval_text(interval) {
@@ -213,6 +222,13 @@ impl VisitorMut for Rewrite {
                     *expr = Expr::InSubquery { expr: left.clone(), subquery: subquery.clone(), negated: true };
                 }
             }
+            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {
+                if let Expr::Subquery(subquery) = &mut **right
+                    && let Err(error) = rows::rename(subquery)
+                {
+                    return refuse(error);
+                }
+            }
             Expr::Function(function) => {
                 // In a select list, likewise.
                 if function.over.is_none()
@@ -228,11 +244,42 @@ impl VisitorMut for Rewrite {
             }
             _ => narrow(expr),
         }
-        if let Err(error) = rows::compare(expr) {
+        if let Err(error) = rows::compare(expr).and_then(|()| texts::rewrite(expr)) {
             return refuse(error);
         }
         ControlFlow::Continue(())
     }
+}
+
+/// The name of a relation, if it is a word that is none without quotes.
+fn reserved_name(name: &ObjectName) -> Option<&Ident> {
+    const WORDS: [&str; 22] = [
+        "all",
+        "and",
+        "as",
+        "case",
+        "distinct",
+        "except",
+        "from",
+        "group",
+        "having",
+        "intersect",
+        "into",
+        "limit",
+        "not",
+        "null",
+        "offset",
+        "on",
+        "or",
+        "order",
+        "select",
+        "union",
+        "when",
+        "where",
+    ];
+    let ident = name.0.last()?.as_ident()?;
+    let reserved = ident.quote_style.is_none() && WORDS.iter().any(|w| ident.value.eq_ignore_ascii_case(w));
+    reserved.then_some(ident)
 }
 
 /// A function that gives several rows, in FROM, is the unnesting of one that gives an array. There it may use columns of
@@ -446,6 +493,11 @@ fn name_recursive(cte: &mut ast::Cte) {
             _ => return,
         }
     }
+}
+
+fn is_float(data_type: &DataType) -> bool {
+    use DataType::{Double, DoublePrecision, Float, Float4, Float8, Real};
+    matches!(data_type, Real | Float4 | Float8 | DoublePrecision | Double(_) | Float(_))
 }
 
 /// Casts to object identifiers look names up, which a function does.

@@ -111,6 +111,21 @@ fn in_subquery(left: &[Expr], subquery: &Query, negated: bool) -> Result<Expr> {
     Ok(Expr::Exists { subquery: query, negated })
 }
 
+/// Gives the column of a subquery behind ANY or ALL a name of its own, for the binder takes it for the column that it is
+/// compared with if both have the same.
+pub(super) fn rename(subquery: &mut Query) -> Result<()> {
+    let sql = "SELECT * FROM (SELECT 1) AS \"rows\u{1}\" (\"c0\u{1}\")";
+    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut p| p.parse_query());
+    let mut outer = *parsed.map_err(|e| SqlError::internal(e.to_string()))?;
+    if let SetExpr::Select(select) = &mut *outer.body
+        && let Some(TableFactor::Derived { subquery: inner, .. }) = select.from.first_mut().map(|f| &mut f.relation)
+    {
+        std::mem::swap(&mut **inner, subquery);
+    }
+    *subquery = outer;
+    Ok(())
+}
+
 fn negate(expr: Expr, negated: bool) -> Expr {
     let expr = Expr::Nested(Box::new(expr));
     if negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(expr) } } else { expr }

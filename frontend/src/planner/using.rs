@@ -103,7 +103,12 @@ impl Expand<'_> {
         }
         let mut columns = Vec::new();
         for item in &mut select.from {
-            columns.extend(self.table_with_joins(item)?);
+            match self.table_with_joins(item) {
+                Ok(more) => columns.extend(more),
+                // What cannot be bound alone (it is lateral) keeps its `*`.
+                Err(_) if !joins_by_name => return Ok(()),
+                Err(error) => return Err(error),
+            }
         }
         let mut projection = Vec::with_capacity(select.projection.len());
         for item in std::mem::take(&mut select.projection) {

@@ -1,10 +1,13 @@
 //! Builds pieces of queries.
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, CastKind, CharacterLength, DataType, ExactNumberInfo, Expr, GroupByExpr, Ident, ObjectName,
-    Parens, Query, Select, SelectFlavor, SelectItem, SetExpr, StructBracketKind, StructField, TableAlias,
-    TableAliasColumnDef, TableFactor, TableWithJoins, TimezoneInfo, Value, Values,
+    ArrayElemTypeDef, CastKind, CharacterLength, DataType, ExactNumberInfo, Expr, FunctionArguments, GroupByExpr,
+    Ident, ObjectName, Parens, Query, Select, SelectFlavor, SelectItem, SetExpr, SetOperator, SetQuantifier,
+    StructBracketKind, StructField, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, TimezoneInfo, Value,
+    Values, visit_expressions,
 };
 use weir_common::types::SqlType;
 
@@ -151,8 +154,38 @@ pub(super) fn query(body: SetExpr) -> Query {
     }
 }
 
+/// `VALUES (…), …`; as a union when there are subqueries in it, which DataFusion would evaluate too late.
+pub(super) fn rows(mut rows: Vec<Vec<Expr>>) -> SetExpr {
+    let has_subquery = |expr: &Expr| {
+        let is_subquery = |e: &Expr| match e {
+            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+            Expr::Function(function) if matches!(function.args, FunctionArguments::Subquery(_)) => {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        };
+        visit_expressions(expr, is_subquery).is_break()
+    };
+    if !rows.iter().flatten().any(has_subquery) {
+        return SetExpr::Values(values(rows));
+    }
+    if rows.len() <= 1 {
+        let row = rows.pop().unwrap_or_default().into_iter().enumerate();
+        let items = row.map(|(i, expr)| named(expr, &format!("column{}", i + 1))).collect();
+        return *select(items, vec![], None).body;
+    }
+    // Halves, so that the depth stays small.
+    let right = rows.split_off(rows.len() / 2);
+    SetExpr::SetOperation {
+        op: SetOperator::Union,
+        set_quantifier: SetQuantifier::All,
+        left: Box::new(self::rows(rows)),
+        right: Box::new(self::rows(right)),
+    }
+}
+
 /// `VALUES (…), …`.
-pub(super) fn values(rows: Vec<Vec<Expr>>) -> Values {
+fn values(rows: Vec<Vec<Expr>>) -> Values {
     let row =
         |content| Parens { opening_token: AttachedToken::empty(), content, closing_token: AttachedToken::empty() };
     Values { explicit_row: false, value_keyword: false, rows: rows.into_iter().map(row).collect() }

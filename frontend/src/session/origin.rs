@@ -31,6 +31,7 @@ pub(super) fn of(plan: &LogicalPlan, i: usize) -> Origin {
                 let column = match unalias(expr) {
                     Expr::Column(column) => column,
                     Expr::Cast(_) => return Origin { table: None, scale },
+                    Expr::ScalarFunction(call) if call.name() == "pg_cast" => return Origin { table: None, scale },
                     _ => return Origin::default(),
                 };
                 let Some(index) = projection.input.schema().maybe_index_of_column(column) else {
@@ -60,6 +61,8 @@ pub(super) fn of(plan: &LogicalPlan, i: usize) -> Origin {
                 let Some(table) = any.downcast_ref::<RelationTable>() else { return Origin::default() };
                 let i = scan.projection.as_ref().map_or(Some(i), |p| p.get(i).copied());
                 let column = i.and_then(|i| table.columns().get(i).copied());
+                let computed = column.and_then(|c| table.object().columns.get(c)).is_some_and(|c| c.computed);
+                let scale = scale.filter(|_| !computed);
                 let number = column.and_then(|c| i16::try_from(c + 1).ok());
                 return Origin { table: number.map(|n| (table.object().id.0, n)), scale };
             }

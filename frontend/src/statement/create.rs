@@ -1,6 +1,6 @@
 //! CREATE and DROP.
 
-use datafusion::sql::sqlparser::ast::{self, ColumnOption};
+use datafusion::sql::sqlparser::ast::{self, ColumnOption, DataType};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use weir_common::catalog::ObjectKind;
 
@@ -108,12 +108,25 @@ impl Reader<'_> {
             if self.parser.peek_nth_token_ref(1).token == Token::RParen {
                 self.expect_token(&Token::LParen)?;
                 self.expect_token(&Token::RParen)?;
+            } else if matches!(self.parser.peek_nth_token_ref(2).token, Token::Comma | Token::RParen) {
+                return self.table_with_names(table);
             } else {
                 self.parenthesized(|r| r.table_element(&mut table))?;
             }
         }
         self.table_clauses(&mut table)?;
         Ok(table)
+    }
+
+    /// The rest of `CREATE TABLE t (name, …) AS query`.
+    fn table_with_names(&mut self, mut table: CreateTable) -> Result<CreateTable> {
+        let unexpected = self.unexpected_nth(2);
+        let names = self.parenthesized(|r| r.ident())?;
+        let column =
+            |name| Column { name, data_type: DataType::Unspecified, not_null: false, default: None, generated: None };
+        table.columns = names.into_iter().map(column).collect();
+        self.table_clauses(&mut table)?;
+        if table.query.is_some() { Ok(table) } else { Err(unexpected) }
     }
 
     /// What follows the columns, in any order.
@@ -129,7 +142,7 @@ impl Reader<'_> {
                 let mut options = Default::default();
                 table.format = self.format(&mut options)?;
                 table.options.extend(options);
-            } else if self.word("as") {
+            } else if table.columns.iter().all(|c| c.data_type == DataType::Unspecified) && self.word("as") {
                 table.query = Some(self.query()?);
                 if self.words(&["with", "no", "data"]) {
                     table.refuse(SqlError::unsupported("WITH NO DATA"));
@@ -260,7 +273,7 @@ impl Reader<'_> {
             SinkInput::Relation(self.name()?)
         } else {
             self.expect_word("as")?;
-            SinkInput::Query(self.query()?)
+            SinkInput::Query(self.query_before_options()?)
         };
         let mut options = self.options()?;
         let format = self.format(&mut options)?;

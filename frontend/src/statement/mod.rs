@@ -18,6 +18,7 @@ use crate::error::{Result, SqlError};
 mod copy;
 mod create;
 mod error;
+mod normalize;
 mod parse;
 mod show;
 mod utility;

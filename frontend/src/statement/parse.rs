@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
+use super::normalize::normalize;
 use super::{Body, Ident, Name, Statement, parser_error};
 use crate::error::{Result, SqlError};
 
@@ -107,7 +108,8 @@ impl<'a> Reader<'a> {
 
     /// A query.
     pub fn query(&mut self) -> Result<Box<ast::Query>> {
-        let query = self.run(|p| p.parse_query())?;
+        let mut query = self.run(|p| p.parse_query())?;
+        normalize(&mut query);
         // After a table or column it is read as an alias.
         let after_alias = ["on", "window", "close"].iter().enumerate().all(|(n, word)| self.peek_nth_word(n, word));
         if self.peek_word("emit") || after_alias {
@@ -115,6 +117,26 @@ impl<'a> Reader<'a> {
             return Err(self.mark(error));
         }
         Ok(query)
+    }
+
+    /// A query that `WITH (options)` may follow, which sqlparser would take for hints about the last table.
+    pub fn query_before_options(&mut self) -> Result<Box<ast::Query>> {
+        let (mut length, mut depth) = (0, 0usize);
+        loop {
+            match &self.parser.peek_nth_token_ref(length).token {
+                Token::EOF | Token::SemiColon => break,
+                Token::LParen => depth += 1,
+                Token::RParen => depth = depth.saturating_sub(1),
+                _ if depth > 0 || !self.peek_nth_word(length, "with") => {}
+                _ if self.parser.peek_nth_token_ref(length + 1).token == Token::LParen => break,
+                _ => {}
+            }
+            length += 1;
+        }
+        let tokens = (0..length).map(|_| self.parser.next_token()).collect();
+        let mut reader = Reader::new(self.sql, tokens, self.source.clone());
+        let query = reader.query()?;
+        if reader.at_end() { Ok(query) } else { Err(reader.unexpected()) }
     }
 
     /// `WITH …` before a query or before DML.
@@ -141,7 +163,9 @@ impl<'a> Reader<'a> {
     }
 
     fn dml(&mut self) -> Result<Body> {
-        match self.run(|p| p.parse_statement())? {
+        let mut statement = self.run(|p| p.parse_statement())?;
+        normalize(&mut statement);
+        match statement {
             ast::Statement::Insert(insert) => Ok(Body::Insert(Box::new(insert))),
             ast::Statement::Update(update) => Ok(Body::Update(Box::new(update))),
             ast::Statement::Delete(delete) => Ok(Body::Delete(Box::new(delete))),
@@ -188,6 +212,13 @@ impl<'a> Reader<'a> {
             }
             token => self.mark(SqlError::syntax(format!("syntax error at or near \"{token}\""))),
         }
+    }
+
+    /// The syntax error at the token after `n` others.
+    pub fn unexpected_nth(&self, n: usize) -> SqlError {
+        let token = self.parser.peek_nth_token_ref(n);
+        let start = token.span.start;
+        SqlError::syntax(format!("syntax error at or near \"{}\"", token.token)).at(start.line, start.column)
     }
 
     /// The error, at the next token.

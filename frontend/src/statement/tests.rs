@@ -145,3 +145,13 @@ fn show_and_explain() {
     );
     assert!(matches!(one("cancel jobs 1, 2").body, Body::CancelJobs(jobs) if jobs == [1, 2]));
 }
+
+#[test]
+fn spellings_of_tools_become_plain() {
+    let Body::Query(query) =
+        one("select pg_catalog.upper(a) from t where a OPERATOR(pg_catalog.~) '^x$' COLLATE pg_catalog.default").body
+    else {
+        panic!()
+    };
+    assert_eq!(query.to_string(), "SELECT upper(a) FROM t WHERE a ~ '^x$'");
+}

@@ -124,6 +124,19 @@ static FUNCTIONS: &[Function] = &[
     function("has_schema_privilege", &[2, 3], Returns::Bool, |_, _, rows| bool(true, rows)),
     function("has_database_privilege", &[2, 3], Returns::Bool, |_, _, rows| bool(true, rows)),
     function("has_function_privilege", &[2, 3], Returns::Bool, |_, _, rows| bool(true, rows)),
+    function("pg_get_function_result", &[1], Returns::Text, no_text),
+    function("pg_get_function_arguments", &[1], Returns::Text, no_text),
+    function("pg_get_function_identity_arguments", &[1], Returns::Text, no_text),
+    function("pg_get_partkeydef", &[1], Returns::Text, no_text),
+    function("pg_get_ruledef", &[1, 2], Returns::Text, no_text),
+    function("pg_get_triggerdef", &[1, 2], Returns::Text, no_text),
+    function("regclass", &[1], Returns::Int4, regclass),
+    function("to_regclass", &[1], Returns::Int4, to_regclass),
+    function("regtype", &[1], Returns::Int4, regtype),
+    function("to_regtype", &[1], Returns::Int4, to_regtype),
+    function("regnamespace", &[1], Returns::Int4, regnamespace),
+    function("array_upper", &[2], Returns::Int4, |_, args, rows| array_bound(args, rows, true)),
+    function("array_lower", &[2], Returns::Int4, |_, args, rows| array_bound(args, rows, false)),
     function("quote_ident", &[1], Returns::Text, quote_ident),
 ];
 
@@ -249,6 +262,104 @@ fn relation_size(known: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef
         Some(known.meta.store().table_bytes(table.id) as i64)
     };
     Ok(Arc::new(oids(&args[0])?.into_iter().map(size).collect::<Int64Array>()))
+}
+
+/// Oids from texts that name something, or that are numbers; integers are oids already.
+fn named_oids(array: &ArrayRef, find: impl Fn(&str) -> Result<Option<u32>>) -> Result<ArrayRef> {
+    if !matches!(array.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
+        return Ok(cast(array, &DataType::Int32)?);
+    }
+    let names = as_text(array)?;
+    let oids = names.as_string::<i32>().iter().map(|name| match name {
+        None | Some("-") => Ok(name.map(|_| 0)),
+        Some(name) => match name.parse::<u32>() {
+            Ok(oid) => Ok(Some(oid as i32)),
+            Err(_) => Ok(find(name)?.map(|oid| oid as i32)),
+        },
+    });
+    Ok(Arc::new(oids.collect::<Result<Int32Array>>()?))
+}
+
+/// The parts of a name as it is written, folded as SQL folds it.
+fn name_parts(name: &str) -> Vec<String> {
+    let fold = |part: &str| match part.strip_prefix('"').and_then(|p| p.strip_suffix('"')) {
+        Some(quoted) => quoted.replace("\"\"", "\""),
+        None => part.to_lowercase(),
+    };
+    name.split('.').map(|part| fold(part.trim())).collect()
+}
+
+fn relation_oid(known: &Known, name: &str) -> Option<u32> {
+    let catalog = known.meta.catalog();
+    let find = |schema: &str, name: &str| catalog.find(schema, name).map(|o| o.id.0);
+    match name_parts(name).as_slice() {
+        [name] => {
+            let own = known.search_path().iter().find_map(|schema| find(schema, name));
+            own.or_else(|| super::pg_catalog::relation_oid(name))
+        }
+        [.., schema, name] if schema == "pg_catalog" => super::pg_catalog::relation_oid(name),
+        [.., schema, name] => find(schema, name),
+        [] => None,
+    }
+}
+
+fn regclass(known: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {
+    named_oids(&args[0], |name| match relation_oid(known, name) {
+        Some(oid) => Ok(Some(oid)),
+        None => Err(SqlError::undefined_table(name).into()),
+    })
+}
+
+fn to_regclass(known: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {
+    named_oids(&args[0], |name| Ok(relation_oid(known, name)))
+}
+
+fn type_oid(name: &str) -> Option<u32> {
+    let name = name_parts(name).pop()?;
+    let (name, is_array) = match name.strip_suffix("[]") {
+        Some(item) => (item.to_string(), true),
+        None => (name, false),
+    };
+    let builtin = oid::BUILTIN_TYPES.iter().find(|t| {
+        t.name == name || oid::sql_type(t.oid).is_some_and(|s| t.oid == oid::of(&s) && s.to_string() == name)
+    })?;
+    Some(if is_array { builtin.array_oid } else { builtin.oid })
+}
+
+fn regtype(_: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {
+    named_oids(&args[0], |name| match type_oid(name) {
+        Some(oid) => Ok(Some(oid)),
+        None => {
+            let message = format!("type \"{name}\" does not exist");
+            Err(SqlError::new(weir_common::SqlState::UNDEFINED_OBJECT, message).into())
+        }
+    })
+}
+
+fn to_regtype(_: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {
+    named_oids(&args[0], |name| Ok(type_oid(name)))
+}
+
+fn regnamespace(known: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {
+    let catalog = known.meta.catalog();
+    named_oids(&args[0], |name| {
+        let schema = name_parts(name).pop().unwrap_or_default();
+        if !catalog.has_schema(&schema) && !super::is_system_schema(&schema) {
+            let message = format!("schema \"{name}\" does not exist");
+            return Err(SqlError::new(weir_common::SqlState::INVALID_SCHEMA_NAME, message).into());
+        }
+        Ok(Some(super::pg_catalog::namespace_oid(&catalog, &schema)))
+    })
+}
+
+/// The bounds of the first dimension; there is no other here.
+fn array_bound(args: Rows<'_>, rows: usize, upper: bool) -> Result<ArrayRef> {
+    let Some(list) = args[0].as_list_opt::<i32>() else { return Ok(Arc::new(Int32Array::new_null(rows))) };
+    let bound = |row: usize| {
+        let length = if list.is_valid(row) { list.value_length(row) } else { 0 };
+        (length > 0).then_some(if upper { length } else { 1 })
+    };
+    Ok(Arc::new((0..list.len()).map(bound).collect::<Int32Array>()))
 }
 
 fn quote_ident(_: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {

@@ -58,6 +58,11 @@ pub fn exists(schema: &str, name: &str) -> bool {
     find(schema, name).is_some()
 }
 
+/// Whether a relation of `pg_catalog` never has rows.
+pub fn is_empty(name: &str) -> bool {
+    pg_empty::RELATIONS.iter().any(|r| r.name == name)
+}
+
 /// Whether a schema is one of the system's.
 pub fn is_system_schema(name: &str) -> bool {
     SCHEMAS.contains(&name)

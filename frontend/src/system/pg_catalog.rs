@@ -153,6 +153,8 @@ pub(super) static RELATIONS: &[Relation] = &[
             ("dattablespace", Int4),
             ("datcollate", Text),
             ("datctype", Text),
+            ("daticulocale", Text),
+            ("datcollversion", Text),
             ("datacl", TextArray),
         ],
         rows: pg_database,
@@ -345,6 +347,21 @@ pub(super) fn namespace_oid(catalog: &Catalog, schema: &str) -> u32 {
             None => USER_SCHEMA_OIDS + catalog.schemas().position(|s| s == schema).unwrap_or(0) as u32,
         },
     }
+}
+
+/// The oids that PostgreSQL gives to its own relations; clients have them built in.
+pub(super) fn relation_oid(name: &str) -> Option<u32> {
+    const OIDS: [(&str, u32); 8] = [
+        ("pg_type", 1247),
+        ("pg_attribute", 1249),
+        ("pg_proc", 1255),
+        ("pg_class", 1259),
+        ("pg_database", 1262),
+        ("pg_attrdef", 2604),
+        ("pg_constraint", 2606),
+        ("pg_namespace", 2615),
+    ];
+    OIDS.iter().find(|(relation, _)| *relation == name).map(|(_, oid)| *oid)
 }
 
 /// Objects that clients see as relations.
@@ -570,6 +587,8 @@ fn pg_database(_: &SystemRelations<'_>) -> Rows {
         0.into(),
         "C".into(),
         "C".into(),
+        Value::Null,
+        Value::Null,
         Value::Null,
     ]])
 }

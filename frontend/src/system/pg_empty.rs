@@ -1,7 +1,7 @@
 //! Relations of `pg_catalog` about what Weir does not have: there, and empty, so that clients can ask.
 
 use super::Relation;
-use super::relation::Type::{Bool, Int2, Int4, Int8, Text, TextArray, TimestampTz};
+use super::relation::Type::{Bool, Int2, Int2Array, Int4, Int8, Text, TextArray, TimestampTz};
 use super::relation::{Type, none};
 
 const fn empty(name: &'static str, columns: &'static [(&'static str, Type)]) -> Relation {
@@ -95,7 +95,10 @@ pub(super) static RELATIONS: &[Relation] = &[
         ],
     ),
     empty("pg_publication", &[("oid", Int4), ("pubname", Text), ("puballtables", Bool), ("pubviaroot", Bool)]),
-    empty("pg_publication_rel", &[("oid", Int4), ("prpubid", Int4), ("prrelid", Int4), ("prqual", Text)]),
+    empty(
+        "pg_publication_rel",
+        &[("oid", Int4), ("prpubid", Int4), ("prrelid", Int4), ("prqual", Text), ("prattrs", Int2Array)],
+    ),
     empty("pg_publication_namespace", &[("oid", Int4), ("pnpubid", Int4), ("pnnspid", Int4)]),
     empty("pg_foreign_table", &[("ftrelid", Int4), ("ftserver", Int4), ("ftoptions", TextArray)]),
     empty("pg_foreign_server", &[("oid", Int4), ("srvname", Text), ("srvoptions", TextArray)]),

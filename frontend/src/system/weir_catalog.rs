@@ -1,11 +1,13 @@
 //! `weir_catalog`: jobs and what they are made of.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weir_common::catalog::ObjectKind;
 use weir_common::plan::{Distribution, JobPlan, Node};
 use weir_common::{Epoch, JobId};
 use weir_meta::JobStatus;
+use weir_stream::driver::Backfill;
 
 use super::relation::Type::{Bool, Int4, Int8, Text, TimestampTz};
 use super::{Relation, SystemRelations, Value};
@@ -241,12 +243,22 @@ fn actors(source: &SystemRelations<'_>) -> Rows {
 fn backfill_progress(source: &SystemRelations<'_>) -> Rows {
     let mut rows = Vec::new();
     for job in source.jobs() {
-        for backfill in &job.state.backfills {
-            let input = source.moment.catalog.get(backfill.input);
+        // Each actor reports its own part.
+        let mut inputs: BTreeMap<JobId, Backfill> = BTreeMap::new();
+        for part in &job.state.backfills {
+            let whole =
+                inputs.entry(part.input).or_insert(Backfill { vnodes_finished: 0, vnodes: 0, rows: 0, ..*part });
+            whole.vnodes_finished += part.vnodes_finished;
+            whole.vnodes += part.vnodes;
+            whole.rows += part.rows;
+            whole.offset = whole.offset.min(part.offset);
+        }
+        for (id, backfill) in inputs {
+            let input = source.moment.catalog.get(id);
             rows.push(vec![
                 job.object.id.0.into(),
                 (&job.object.name).into(),
-                backfill.input.0.into(),
+                id.0.into(),
                 input.map(|o| o.name.clone()).into(),
                 backfill.finished().into(),
                 backfill.vnodes_finished.into(),

@@ -78,6 +78,6 @@ mod tests {
             - 2 1
             barrier
             barrier";
-        check(&[input.clone()], make, script, expected).await;
+        check(std::slice::from_ref(&input), make, script, expected).await;
     }
 }

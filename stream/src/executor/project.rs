@@ -91,6 +91,6 @@ mod tests {
             - 2 10
             + 5 10
             barrier";
-        check(&[input.clone()], make, script, expected).await;
+        check(std::slice::from_ref(&input), make, script, expected).await;
     }
 }

@@ -7,6 +7,9 @@
 //! | `pg_interval_mul(i, x)`, `pg_interval_div` | `i * x`, `i / x` |
 //! | `date_part(field, t [, zone])`, alias `extract` | a numeric |
 //! | `date_trunc(field, t [, zone])` | the start of that year, month, … |
+//! | `pg_instant_add(t, i, zone)`, `pg_instant_sub` | `t + i`, `t - i` on the calendar of the zone |
+//! | `pg_interval_length(i)` | what intervals are compared by, a month being 30 days |
+//! | `pg_days(d)`, `pg_date(n)` | a date as days since 1970, and back |
 //! | `age(a, b)` | `a - b` in years, months, days and a time |
 //! | `to_timestamp(seconds)` | the instant that many seconds after 1970 |
 //! | `to_timestamp(text, pattern [, zone])` | the instant that a text tells |
@@ -15,7 +18,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StringArray};
 use arrow::datatypes::{
-    DataType, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, Time64MicrosecondType,
+    DataType, Decimal128Type, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, Time64MicrosecondType,
     TimestampMicrosecondType, i256,
 };
 use chrono_tz::Tz;
@@ -40,7 +43,7 @@ pub(super) fn functions() -> Vec<Function> {
     vec![
         Function::new("timezone", &[2], timezone_type, timezone),
         Function::new("pg_timestamp_diff", &[2], |_| Ok(INTERVAL), difference),
-        Function::new("pg_interval_mul", &[2], |_| Ok(INTERVAL), |call| scale(call, |x| Ok(x))),
+        Function::new("pg_interval_mul", &[2], |_| Ok(INTERVAL), |call| scale(call, Ok)),
         Function::new(
             "pg_interval_div",
             &[2],
@@ -55,6 +58,11 @@ pub(super) fn functions() -> Vec<Function> {
         Function::new("date_part", &[2, 3], part_type, part).alias("extract").alias("datepart"),
         Function::new("date_trunc", &[2, 3], trunc_type, trunc).alias("datetrunc"),
         Function::new("age", &[2], |_| Ok(INTERVAL), age),
+        Function::new("pg_instant_add", &[3], |_| Ok(SqlType::TimestampTz.to_arrow()), |call| instant(call, false)),
+        Function::new("pg_instant_sub", &[3], |_| Ok(SqlType::TimestampTz.to_arrow()), |call| instant(call, true)),
+        Function::new("pg_interval_length", &[1], |_| Ok(DataType::Decimal128(38, 0)), length),
+        Function::new("pg_days", &[1], |_| Ok(DataType::Int32), |call| call.array_as(0, &DataType::Int32)),
+        Function::new("pg_date", &[1], |_| Ok(DataType::Date32), |call| call.array_as(0, &DataType::Date32)),
         Function::new("to_timestamp", &[1, 2, 3], |_| Ok(SqlType::TimestampTz.to_arrow()), to_timestamp),
     ]
 }
@@ -160,6 +168,49 @@ fn scaled(interval: IntervalMonthDayNano, factor: f64) -> Result<IntervalMonthDa
         return Err(infinite());
     }
     Ok(IntervalMonthDayNano::new(months as i32, whole_days as i32, micros.round_ties_even() as i64 * 1_000))
+}
+
+/// Months and days move what the clock in the zone shows, the rest the instant.
+fn instant(call: &Call<'_>, subtract: bool) -> Result<ArrayRef> {
+    let (times, intervals, zone) = (timestamps(call, 0)?, intervals(call, 1)?, zone(call, 2)?);
+    let out_of_range = || refuse(SqlState::DATETIME_OVERFLOW, "timestamp out of range");
+    let sign = if subtract { -1 } else { 1 };
+    let of = |(time, interval): (i64, IntervalMonthDayNano)| {
+        if !is_finite(time) {
+            return Ok(time);
+        }
+        let (months, days) = (sign * i64::from(interval.months), sign * i64::from(interval.days));
+        let mut instant = time;
+        if months != 0 || days != 0 {
+            let local = instant_to_local(zone, time);
+            let (day, of_day) = (local.div_euclid(MICROS_PER_DAY), local.rem_euclid(MICROS_PER_DAY));
+            let mut civil = Civil::from_days(day);
+            if months != 0 {
+                let month = civil.year * 12 + i64::from(civil.month) - 1 + months;
+                (civil.year, civil.month) = (month.div_euclid(12), month.rem_euclid(12) as u32 + 1);
+                // The last day of the month stands for those that it has not.
+                while !civil.is_valid() && civil.day > 28 {
+                    civil.day -= 1;
+                }
+            }
+            let day = (civil.to_days() + days).checked_mul(MICROS_PER_DAY);
+            let moved = day.and_then(|d| d.checked_add(of_day)).ok_or_else(out_of_range)?;
+            instant = local_to_instant(zone, moved);
+        }
+        instant.checked_add(sign * (interval.nanoseconds / 1_000)).ok_or_else(out_of_range)
+    };
+    let pairs = times.iter().zip(intervals.iter()).map(|(t, i)| t.zip(i).map(of).transpose());
+    let times = pairs.collect::<Result<PrimitiveArray<TimestampMicrosecondType>>>()?;
+    Ok(Arc::new(times.with_data_type(call.result_type().clone())))
+}
+
+fn length(call: &Call<'_>) -> Result<ArrayRef> {
+    const DAY: i128 = MICROS_PER_DAY as i128 * 1_000;
+    let of = |i: IntervalMonthDayNano| {
+        (i128::from(i.months) * DAYS_PER_MONTH as i128 + i128::from(i.days)) * DAY + i128::from(i.nanoseconds)
+    };
+    let lengths: PrimitiveArray<Decimal128Type> = intervals(call, 0)?.iter().map(|i| i.map(of)).collect();
+    Ok(Arc::new(lengths.with_data_type(call.result_type().clone())))
 }
 
 /// `a - b` as people count it: years, months, days, and a time, all with the same sign.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
+use arrow::array::{ArrayRef, AsArray, Float64Array};
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::error::{DataFusionError, Result};
 use weir_common::SqlState;
@@ -90,6 +90,5 @@ fn atan2d(call: &Call<'_>) -> Result<ArrayRef> {
     let pairs = y.as_primitive::<Float64Type>().iter().zip(x.as_primitive::<Float64Type>());
     let degrees = |(y, x): (f64, f64)| y.atan2(x) / 1_f64.atan() * 45.0;
     let results: Float64Array = pairs.map(|(y, x)| y.zip(x).map(degrees)).collect();
-    debug_assert_eq!(results.len(), call.rows());
     Ok(Arc::new(results))
 }

@@ -254,7 +254,7 @@ impl Parts {
                 let name = if pattern == "MON" { &name[..3] } else { name };
                 text.get(..name.len()).is_some_and(|t| t.eq_ignore_ascii_case(name))
             };
-            let i = MONTHS.iter().position(|m| named(&m)).ok_or_else(invalid)?;
+            let i = MONTHS.iter().position(named).ok_or_else(invalid)?;
             self.month = i as u32 + 1;
             return Ok(&text[if pattern == "MON" { 3 } else { MONTHS[i].len() }..]);
         }

@@ -9,6 +9,7 @@ use std::sync::{Arc, LazyLock};
 use datafusion::logical_expr::ScalarUDF;
 
 mod arithmetic;
+mod arrays;
 mod cast;
 mod datetime;
 mod degrees;
@@ -16,6 +17,7 @@ mod function;
 mod json;
 mod make_time;
 mod numeric;
+mod roots;
 mod rounding;
 mod text;
 mod to_char;
@@ -41,11 +43,13 @@ pub fn registry() -> Arc<Functions> {
     static REGISTRY: LazyLock<Arc<Functions>> = LazyLock::new(|| {
         let files = [
             arithmetic::functions(),
+            arrays::functions(),
             cast::functions(),
             datetime::functions(),
             degrees::functions(),
             json::functions(),
             make_time::functions(),
+            roots::functions(),
             rounding::functions(),
             text::functions(),
             to_char::functions(),

@@ -36,7 +36,12 @@ fn pg_typeof(call: &Call<'_>) -> Result<ArrayRef> {
 
 /// Each argument as text. Unlike a cast, booleans are `t` and `f`.
 fn outputs(call: &Call<'_>) -> Result<Vec<ArrayRef>> {
-    (0..call.len()).map(|i| call.array(i)).collect()
+    // An array of no type does not say that its values are NULL.
+    let output = |i| match call.type_of(i) {
+        DataType::Null => call.array_as(i, &DataType::Utf8),
+        _ => call.array(i),
+    };
+    (0..call.len()).map(output).collect()
 }
 
 /// The arguments one after the other; NULLs are left out. With `separators` the first one stands between them.

@@ -37,11 +37,14 @@ fn result_type(args: &Arguments<'_>) -> Result<DataType> {
     }
 }
 
+/// The text of the value in a row, by a pattern.
+type Show = Box<dyn Fn(usize, &str) -> Option<String>>;
+
 fn to_char(call: &Call<'_>) -> Result<ArrayRef> {
     let values = call.array(0)?;
     let patterns = call.array_as(1, &DataType::Utf8)?;
     let patterns = patterns.as_string::<i32>();
-    let show: Box<dyn Fn(usize, &str) -> Option<String>> = match values.data_type() {
+    let show: Show = match values.data_type() {
         DataType::Timestamp(_, Some(_)) => {
             let (zone, instants) = (zone(call, 2)?, cast(&values, &SqlType::TimestampTz, Tz::UTC)?);
             Box::new(move |row, pattern| {

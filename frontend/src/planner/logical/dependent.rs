@@ -17,17 +17,17 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, Tr
 use datafusion::common::{Column, JoinType, NullEquality, Result, ScalarValue, TableReference};
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
-use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Distinct, Expr, Filter, Join, JoinConstraint, Limit, LogicalPlan, LogicalPlanBuilder,
-    Operator, Projection, Subquery, SubqueryAlias, cast, lit,
+    Operator, Projection, Subquery, SubqueryAlias, lit,
 };
 
 use super::super::names::NUMBERED;
 use super::super::optimize::at_most_one_row;
 use super::super::postgres::single_value;
+use super::super::ranks::row_number;
 use crate::error::SqlError;
 
 /// A name that nothing else has.
@@ -74,13 +74,14 @@ pub(super) fn joined(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
 
 /// The outer rows, joined with what was taken out of expressions over them.
 struct Over {
+    outer: Arc<LogicalPlan>,
     input: LogicalPlan,
     changed: bool,
 }
 
 impl Over {
     fn new(input: &Arc<LogicalPlan>) -> Over {
-        Over { input: input.as_ref().clone(), changed: false }
+        Over { outer: input.clone(), input: input.as_ref().clone(), changed: false }
     }
 
     fn finish(self, above: impl FnOnce(LogicalPlan) -> Result<LogicalPlan>) -> Result<Option<LogicalPlan>> {
@@ -91,7 +92,7 @@ impl Over {
     fn scalars(&mut self, expr: Expr) -> Result<Expr> {
         expr.transform_down(|e| match e {
             Expr::ScalarSubquery(subquery) => {
-                let outer = outer_columns(&subquery.subquery, &self.input);
+                let outer = outer_columns(&subquery.subquery, &self.outer);
                 if outer.is_empty() || is_simple_aggregate(&subquery.subquery) {
                     return Ok(Transformed::new(Expr::ScalarSubquery(subquery), false, TreeNodeRecursion::Jump));
                 }
@@ -104,7 +105,7 @@ impl Over {
     }
 
     fn scalar(&mut self, subquery: &Subquery, outer: Vec<Column>) -> Result<Column> {
-        let domain = Domain::of(&self.input, outer)?;
+        let domain = Domain::of(&self.outer, outer)?;
         let (plan, used) = domain.place(&subquery.subquery)?;
         let value = subquery.subquery.schema().columns().remove(0);
         let name = fresh("value");
@@ -136,11 +137,11 @@ impl Over {
             },
             _ => return Ok(false),
         };
-        let outer = outer_columns(&subquery.subquery, &self.input);
+        let outer = outer_columns(&subquery.subquery, &self.outer);
         if outer.is_empty() || is_filtered(&subquery.subquery) {
             return Ok(false);
         }
-        let domain = Domain::of(&self.input, outer)?;
+        let domain = Domain::of(&self.outer, outer)?;
         let (plan, used) = domain.place(&subquery.subquery)?;
         let value = subquery.subquery.schema().columns().remove(0);
         let condition = compared.map(|compared| compared.as_ref().clone().eq(Expr::Column(value)));
@@ -459,10 +460,9 @@ impl Domain {
             .map(|s| Ok(s.with_expr(domain.inside(s.expr.clone())?.unalias())))
             .collect::<Result<Vec<_>>>()?;
         let number = fresh("number");
-        let window = super::window(row_number_udwf(), domain.columns(), order)?.unalias().alias(&number);
+        let window = super::window(row_number(), domain.columns(), order)?.unalias().alias(&number);
         let columns: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
-        let position =
-            cast(Expr::Column(Column::new_unqualified(number)), datafusion::arrow::datatypes::DataType::Int64);
+        let position = Expr::Column(Column::new_unqualified(number));
         let zero = Expr::Literal(ScalarValue::Int64(Some(0)), None);
         let skip = limit.skip.as_deref().cloned().unwrap_or(zero);
         let mut range = position.clone().gt(skip.clone());

@@ -30,7 +30,8 @@ pub(super) fn inline(join: &Join) -> Result<Option<LogicalPlan>> {
         JoinType::Left if join.on.is_empty() && is_true(join.filter.as_ref()) => true,
         _ => return Ok(None),
     };
-    if !join.on.is_empty() || !computes_only(&subquery.subquery) {
+    // A filter would drop what the join is to keep.
+    if !join.on.is_empty() || !computes_only(&subquery.subquery, !keeps_unmatched) {
         return Ok(None);
     }
     let left = Arc::unwrap_or_clone(join.left.clone());
@@ -51,13 +52,13 @@ fn is_true(filter: Option<&Expr>) -> bool {
 }
 
 /// Whether the plan is made of steps that compute row by row, on top of a single row.
-fn computes_only(plan: &LogicalPlan) -> bool {
+fn computes_only(plan: &LogicalPlan, may_filter: bool) -> bool {
     match plan {
         LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
-        LogicalPlan::Projection(projection) => computes_only(&projection.input),
-        LogicalPlan::Unnest(unnest) => computes_only(&unnest.input),
-        LogicalPlan::SubqueryAlias(alias) => computes_only(&alias.input),
-        LogicalPlan::Filter(filter) => computes_only(&filter.input),
+        LogicalPlan::Projection(projection) => computes_only(&projection.input, may_filter),
+        LogicalPlan::Unnest(unnest) => computes_only(&unnest.input, may_filter),
+        LogicalPlan::SubqueryAlias(alias) => computes_only(&alias.input, may_filter),
+        LogicalPlan::Filter(filter) => may_filter && computes_only(&filter.input, may_filter),
         _ => false,
     }
 }

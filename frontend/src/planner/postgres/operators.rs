@@ -15,7 +15,7 @@ use weir_common::SqlType;
 use super::super::FunctionSet;
 
 /// Functions that stand behind operators.
-const FUNCTIONS: [&str; 27] = [
+const FUNCTIONS: [&str; 29] = [
     "pg_add",
     "pg_sub",
     "pg_mul",
@@ -25,6 +25,8 @@ const FUNCTIONS: [&str; 27] = [
     "pg_or",
     "pg_xor",
     "pg_text",
+    "pg_days",
+    "pg_date",
     "pg_interval_mul",
     "pg_interval_div",
     "pg_timestamp_diff",
@@ -150,16 +152,16 @@ impl Operators {
                 self.call("power", vec![double(left), double(right)])
             }
             (Op::Minus, Kind::Date, Kind::Date) => {
-                let days = |e: &Expr| cast(e.clone(), DataType::Int32);
-                self.call("pg_sub", vec![days(left), days(right)])
+                let days = |e: &Expr| self.call("pg_days", vec![e.clone()]);
+                self.call("pg_sub", vec![days(left)?, days(right)?])
             }
             (Op::Plus | Op::Minus, Kind::Date, Kind::Integer) => {
-                let (date, days) = (cast(left.clone(), DataType::Int32), cast(right.clone(), DataType::Int32));
-                Some(cast(self.call(arithmetic(op)?, vec![date, days])?, DataType::Date32))
+                let (date, days) = (self.call("pg_days", vec![left.clone()])?, cast(right.clone(), DataType::Int32));
+                self.call("pg_date", vec![self.call(arithmetic(op)?, vec![date, days])?])
             }
             (Op::Plus, Kind::Integer, Kind::Date) => {
-                let (date, days) = (cast(right.clone(), DataType::Int32), cast(left.clone(), DataType::Int32));
-                Some(cast(self.call("pg_add", vec![date, days])?, DataType::Date32))
+                let (date, days) = (self.call("pg_days", vec![right.clone()])?, cast(left.clone(), DataType::Int32));
+                self.call("pg_date", vec![self.call("pg_add", vec![date, days])?])
             }
             (Op::Plus | Op::Minus, Kind::Date, Kind::Interval) => {
                 let timestamp = cast(left.clone(), SqlType::Timestamp.to_arrow());
@@ -167,6 +169,16 @@ impl Operators {
             }
             (Op::Plus, Kind::Interval, Kind::Date) => {
                 Some(cast(right.clone(), SqlType::Timestamp.to_arrow()) + left.clone())
+            }
+            // A time of day stays within the day.
+            (Op::Plus | Op::Minus, Kind::Time, Kind::Interval) => {
+                let since = cast(left.clone(), SqlType::Interval.to_arrow());
+                let moved = if *op == Op::Plus { since + right.clone() } else { since - right.clone() };
+                Some(cast(moved, SqlType::Time.to_arrow()))
+            }
+            (Op::Plus, Kind::Interval, Kind::Time) => {
+                let since = cast(right.clone(), SqlType::Interval.to_arrow());
+                Some(cast(since + left.clone(), SqlType::Time.to_arrow()))
             }
             (Op::Plus, Kind::Interval, Kind::Timestamp) => Some(right.clone() + left.clone()),
             (Op::Minus, Kind::Timestamp | Kind::Date, Kind::Timestamp | Kind::Date) => {
@@ -188,6 +200,20 @@ impl Operators {
                 self.call("pg_interval_div", vec![left.clone(), cast(right.clone(), DataType::Float64)])
             }
             (Op::StringConcat, Kind::Jsonb, Kind::Jsonb) => self.call("jsonb_concat", args()),
+            // A literal beside jsonb or bytes is such a value, too.
+            (Op::StringConcat, Kind::Jsonb, Kind::Text) if is_unknown(right) => {
+                self.call("jsonb_concat", vec![left.clone(), cast(right.clone(), left_type)])
+            }
+            (Op::StringConcat, Kind::Text, Kind::Jsonb) if is_unknown(left) => {
+                self.call("jsonb_concat", vec![cast(left.clone(), right_type), right.clone()])
+            }
+            (Op::StringConcat, Kind::Other, Kind::Text) if is_unknown(right) && left_type == DataType::Binary => {
+                Some(concat(left.clone(), cast(right.clone(), left_type)))
+            }
+            (Op::StringConcat, Kind::Text, Kind::Other) if is_unknown(left) && right_type == DataType::Binary => {
+                Some(concat(cast(left.clone(), right_type), right.clone()))
+            }
+            (Op::StringConcat, Kind::Other, Kind::Other) if left_type == DataType::Binary => None,
             (Op::StringConcat, Kind::Array, _) | (Op::StringConcat, _, Kind::Array) => None,
             (Op::StringConcat, Kind::Text, Kind::Text | Kind::Null) => None,
             (Op::StringConcat, _, Kind::Text) => Some(concat(self.call("pg_text", vec![left.clone()])?, right.clone())),

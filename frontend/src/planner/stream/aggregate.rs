@@ -19,13 +19,13 @@ use crate::error::{Result, SqlError, type_name};
 
 /// A call whose arguments are still expressions.
 pub(super) struct Call {
-    function: AggFunction,
-    args: Vec<Phys>,
-    filter: Option<Phys>,
-    distinct: bool,
-    order_by: Vec<(Phys, KeyOrder)>,
-    output: DataType,
-    name: String,
+    pub(super) function: AggFunction,
+    pub(super) args: Vec<Phys>,
+    pub(super) filter: Option<Phys>,
+    pub(super) distinct: bool,
+    pub(super) order_by: Vec<(Phys, KeyOrder)>,
+    pub(super) output: DataType,
+    pub(super) name: String,
 }
 
 impl Builder {
@@ -232,7 +232,7 @@ fn calls(exprs: &[Expr], schema: &DFSchema, input: &Rel) -> Result<Vec<Call>> {
     exprs.iter().map(|e| call(e, schema, &input)).collect()
 }
 
-fn call(expr: &Expr, schema: &DFSchema, input: &SchemaRef) -> Result<Call> {
+pub(super) fn call(expr: &Expr, schema: &DFSchema, input: &SchemaRef) -> Result<Call> {
     let name = super::shown(&expr.schema_name().to_string()).to_string();
     let mut expr = expr;
     while let Expr::Alias(alias) = expr {

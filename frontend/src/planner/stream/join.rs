@@ -25,12 +25,12 @@ use super::{Builder, literal, physical, unsupported};
 use crate::error::{Result, SqlError};
 
 /// The condition of a join, taken apart.
-struct Condition {
+pub(super) struct Condition {
     /// Equal keys: over the left columns, over the right columns.
-    on: Vec<(Phys, Phys)>,
-    null_equals_null: bool,
+    pub(super) on: Vec<(Phys, Phys)>,
+    pub(super) null_equals_null: bool,
     /// Over the left columns followed by the right ones.
-    residual: Option<Phys>,
+    pub(super) residual: Option<Phys>,
 }
 
 /// Both sides with real columns, and the condition over them.
@@ -63,7 +63,7 @@ impl Builder {
     }
 
     /// The join of two plans; its columns are the left ones, then the right ones (of semi and anti joins the left ones).
-    fn joined(&mut self, left: Rel, right: Rel, condition: Condition, kind: JoinKind) -> Result<Rel> {
+    pub(super) fn joined(&mut self, left: Rel, right: Rel, condition: Condition, kind: JoinKind) -> Result<Rel> {
         let sides = self.sides(left, right, &condition, kind)?;
         let Sides { left, right, left_count, right_count, on } = sides;
         let (left_width, left_key) = (left.schema.fields().len(), properties::stream_key(&left));
@@ -218,7 +218,7 @@ fn lit_true() -> ScalarValue {
     ScalarValue::Boolean(Some(true))
 }
 
-fn at(schema: &SchemaRef, i: usize) -> Phys {
+pub(super) fn at(schema: &SchemaRef, i: usize) -> Phys {
     Arc::new(Column::new(schema.field(i).name(), i))
 }
 

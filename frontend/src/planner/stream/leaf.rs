@@ -17,7 +17,7 @@ use weir_stream::executor::values::{emitted_table, encode_rows_hex};
 use super::super::relation::{RelationTable, relation_schema};
 use super::rel::Rel;
 use super::{Builder, physical, unsupported};
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 
 /// The column of [`plan::Values`] that numbers the rows.
 const ROW_NUMBER: &str = "_row";
@@ -30,7 +30,9 @@ impl Builder {
             return Err(unsupported(format!("reading \"{}\"", scan.table_name.table()))
                 .with_hint("Read tables, sources and materialized views; functions in FROM only with unnest(array)."));
         };
-        assert!(scan.filters.is_empty() && scan.fetch.is_none(), "nothing is pushed into a scan of a stream plan");
+        if !scan.filters.is_empty() || scan.fetch.is_some() {
+            return Err(SqlError::internal("a kept query was bound with readers"));
+        }
         let all: Vec<usize> = (0..table.columns().len()).collect();
         let wanted = scan.projection.as_ref().unwrap_or(&all).iter().map(|i| table.columns()[*i]).collect::<Vec<_>>();
         if table.object().kind == ObjectKind::Source {
@@ -84,7 +86,8 @@ impl Builder {
         let filled: Vec<usize> = (0..columns.len())
             .filter(|i| !columns[*i].hidden && columns[*i].generated.is_none() && wanted(i))
             .collect();
-        let field = |i: &usize| Field::new(&columns[*i].name, columns[*i].sql_type.to_arrow(), true);
+        // A record without a value where there must be one is a bad record.
+        let field = |i: &usize| Field::new(&columns[*i].name, columns[*i].sql_type.to_arrow(), !columns[*i].not_null);
         let place = |i: usize| match filled.iter().position(|f| *f == i) {
             Some(at) => Some(at),
             None if columns[i].hidden => Some(filled.len()),

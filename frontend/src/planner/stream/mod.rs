@@ -9,7 +9,8 @@
 //! | Projection, Filter, SubqueryAlias | columns of the [`Rel`], Filter | here |
 //! | Aggregate, Distinct | Aggregate; several grouping sets: a Union of them | `aggregate` |
 //! | Join | Join, with Projects below that compute keys | `join` |
-//! | Limit, Sort, Window | TopN | `top_n` |
+//! | Limit, Sort | TopN | `top_n` |
+//! | Window | TopN, and joins with numbered rows | `over` |
 //! | Union, Unnest | Union, Unnest | `set` |
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::error::{Result, SqlError};
 mod aggregate;
 mod join;
 mod leaf;
+mod over;
 mod rel;
 mod set;
 mod top_n;

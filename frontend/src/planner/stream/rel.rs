@@ -170,7 +170,7 @@ impl Rel {
 }
 
 impl RelColumn {
-    fn of(schema: &SchemaRef, i: usize) -> RelColumn {
+    pub(super) fn of(schema: &SchemaRef, i: usize) -> RelColumn {
         let name = schema.field(i).name();
         RelColumn { name: name.clone(), expr: Arc::new(Column::new(name, i)) }
     }

@@ -6,7 +6,7 @@ use weir_common::catalog::{ColumnDef, ObjectKind};
 use super::{dependencies, exists, names, rename};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::{self, Bound};
-use crate::session::build;
+use crate::session::{build, origin};
 use crate::session::{Moment, Reply, Session};
 use crate::statement::{CreateView, Statement};
 
@@ -36,7 +36,10 @@ impl Session {
                 object.options.entry("backfill_rate_limit".to_string()).or_insert(rate_limit);
             }
             object.query = Some(names::qualified(&moment, &view.query).to_string());
-            let planned = planner::plan_view(&bound, self.parallelism(&moment, kind))?;
+            let mut planned = planner::plan_view(&bound, self.parallelism(&moment, kind))?;
+            for (i, column) in planned.columns.iter_mut().enumerate().filter(|(_, c)| !c.hidden) {
+                column.computed = origin::of(&bound.plan, i).scale.is_none();
+            }
             let foreground = !moment.settings.is_on("background_ddl");
             return self.create(object, Some(planned), foreground, view.if_not_exists).await;
         }

@@ -94,6 +94,9 @@ impl Session {
 /// The table that is inserted into, and its alias.
 fn target_of(insert: &ast::Insert) -> Result<(Name, String)> {
     refuse_if(insert.or.is_some() || insert.ignore || insert.overwrite, "this kind of INSERT")?;
+    if !insert.into {
+        return Err(SqlError::syntax("INSERT must be followed by INTO"));
+    }
     refuse_if(insert.partitioned.is_some() || !insert.after_columns.is_empty(), "PARTITION in INSERT")?;
     refuse_if(
         insert.output.is_some() || insert.settings.is_some() || insert.format_clause.is_some(),
@@ -250,7 +253,7 @@ fn from_values(
         }
         converted.push(exprs);
     }
-    let mut query = build::query(SetExpr::Values(build::values(converted)));
+    let mut query = build::query(build::rows(converted));
     query.with = with;
     let (query, columns) = with_generated(object, query, columns)?;
     Ok(Source { bound: moment.plan(&query, declared)?, columns })

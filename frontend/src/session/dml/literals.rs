@@ -56,7 +56,9 @@ fn literal<'a>(expr: &'a Expr, sql_type: &SqlType) -> Option<Literal<'a>> {
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
             Expr::Value(value) => match &value.value {
                 Value::Number(digits, _) => {
-                    number(digits, sql_type).then(|| Literal::Text(format!("-{digits}").into()))
+                    // A number is a numeric, which has no -0.
+                    let sign = if digits.bytes().all(|b| matches!(b, b'0' | b'.')) { "" } else { "-" };
+                    number(digits, sql_type).then(|| Literal::Text(format!("{sign}{digits}").into()))
                 }
                 _ => None,
             },

@@ -238,6 +238,8 @@ async fn changes_at_random(query: Query, random: &mut StdRng) {
     for epoch in 0..25 {
         for _ in 0..random.random_range(0..3) {
             let mut lines = Vec::new();
+            // At times most changes are deletes, so that windows run dry.
+            let deletes = if random.random_ratio(1, 4) { 0.95 } else { 0.5 };
             let changes = if random.random_ratio(1, 10) { 400 } else { random.random_range(1..12) };
             for _ in 0..changes {
                 let text = |id: i64, row: &Content, sign| {
@@ -246,7 +248,7 @@ async fn changes_at_random(query: Query, random: &mut StdRng) {
                 };
                 let some =
                     rows.iter().nth(random.random_range(0..rows.len().max(1))).map(|(id, row)| (*id, row.clone()));
-                if let (Some((id, row)), true) = (some, !append_only && random.random_ratio(1, 2)) {
+                if let (Some((id, row)), true) = (some, !append_only && random.random_bool(deletes)) {
                     lines.push(text(id, &row, '-'));
                     if random.random_ratio(1, 2) {
                         rows.remove(&id);

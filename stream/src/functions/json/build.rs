@@ -32,7 +32,12 @@ fn argument_is_known(data_type: &DataType) -> Result<DataType> {
 }
 
 fn arrays(call: &Call<'_>) -> Result<Vec<ArrayRef>> {
-    (0..call.len()).map(|i| call.array(i)).collect()
+    // An array of no type does not say that its values are NULL.
+    let array = |i| match call.type_of(i) {
+        DataType::Null => call.array_as(i, &DataType::Utf8),
+        _ => call.array(i),
+    };
+    (0..call.len()).map(array).collect()
 }
 
 fn build_array(call: &Call<'_>) -> Result<ArrayRef> {
