@@ -2,7 +2,8 @@
 //! computed with a result is planned for its type.
 //!
 //! Once bound, [`super::postgres`] puts DataFusion's functions in their place, with casts that give these types. Sums and
-//! averages of intervals, which DataFusion does not have, are computed here.
+//! averages of intervals, which DataFusion does not have, and averages of numerics, which it does not round, are computed
+//! here.
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use weir_common::plan::AggFunction;
 use weir_common::{SqlState, SqlType};
 use weir_stream::executor::aggregate::output_type;
 
+use super::averages::Averages;
 use crate::error::{SqlError, type_name};
 
 /// Nanoseconds of a day, and days of a month, as PostgreSQL divides intervals.
@@ -79,13 +81,20 @@ impl AggregateUDFImpl for Typed {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        if *args.return_field.data_type() != SqlType::Interval.to_arrow() {
+        let output = args.return_field.data_type();
+        if self.function == AggFunction::Avg && output.is_decimal() {
+            return Ok(Box::new(Averages::new(args.expr_fields[0].data_type(), output, args.is_distinct)));
+        }
+        if *output != SqlType::Interval.to_arrow() {
             return Err(SqlError::internal(format!("{} is computed by DataFusion", self.name)).into());
         }
         Ok(Box::new(Intervals { average: self.function == AggFunction::Avg, ..Intervals::default() }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        if self.function == AggFunction::Avg && args.return_type().is_decimal() {
+            return Ok(Averages::state_fields(args.name, args.input_fields[0].data_type(), args.is_distinct));
+        }
         let field = |name: &str, data_type| Arc::new(Field::new(format_state_name(args.name, name), data_type, true));
         Ok(vec![field("sum", SqlType::Interval.to_arrow()), field("count", DataType::Int64)])
     }

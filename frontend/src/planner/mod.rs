@@ -51,6 +51,7 @@
 //! * No plan opens a file: tables come from the catalog, table functions are a closed list.
 
 mod aggregates;
+mod averages;
 mod bind;
 mod checks;
 mod context;

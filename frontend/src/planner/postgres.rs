@@ -384,6 +384,12 @@ fn adjust(function: Arc<AggregateUDF>, args: &mut [Expr], schema: &DFSchema) -> 
     if matches!(arg_type, DataType::Interval(_)) {
         return (function, Some(output));
     }
+    if kind == AggFunction::Avg && output.is_decimal() {
+        if arg_type.is_integer() {
+            *arg = cast(arg.clone(), DataType::Decimal128(20, 0));
+        }
+        return (function, Some(output));
+    }
     let wider = match (kind, &arg_type, output.clone()) {
         (AggFunction::Sum, DataType::Int64, DataType::Decimal128(precision, 0)) => {
             Some(DataType::Decimal128(precision - 10, 0))
@@ -391,13 +397,6 @@ fn adjust(function: Arc<AggregateUDF>, args: &mut [Expr], schema: &DFSchema) -> 
         // A sum has ten more digits than its argument.
         (AggFunction::Sum, &DataType::Decimal128(p, s), DataType::Decimal128(precision, _)) => {
             Some(DataType::Decimal128(p.max(precision - 10), s))
-        }
-        // An average has four more digits than its argument.
-        (AggFunction::Avg, t, DataType::Decimal128(precision, scale)) if t.is_integer() => {
-            Some(DataType::Decimal128(precision, scale - 4))
-        }
-        (AggFunction::Avg, &DataType::Decimal128(_, s), DataType::Decimal128(precision, scale)) => {
-            Some(DataType::Decimal128(precision, s.max(scale - 4)))
         }
         _ => None,
     };

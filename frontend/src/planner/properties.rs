@@ -54,7 +54,14 @@ pub(super) fn key(plan: &StreamPlan, fragments: &[Fragment]) -> Vec<usize> {
             join_key(left_width, &left, &right, join.kind, &join.on)
         }
         Node::TopN(top_n) if top_n.limit == Some(1) && top_n.rank == Rank::RowNumber => top_n.partition_by.clone(),
-        Node::TopN(top_n) => key(&top_n.input, fragments),
+        // The partition too: a row that moves from one to another is deleted and inserted in any order.
+        Node::TopN(top_n) => {
+            let mut columns = top_n.partition_by.clone();
+            columns.extend(key(&top_n.input, fragments));
+            columns.sort_unstable();
+            columns.dedup();
+            columns
+        }
         Node::Union(union) => {
             let mut columns: Vec<usize> = union.inputs.iter().flat_map(|input| key(input, fragments)).collect();
             columns.push(plan.schema.fields().len() - 1);

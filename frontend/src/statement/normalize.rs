@@ -65,20 +65,23 @@ fn without_subqueries(select: &mut ast::Select) {
         }
         _ => false,
     };
-    if !select.from.iter().any(is_empty) || select.projection.iter().any(has_aggregate) {
+    let plain = |item: &&SelectItem| !has_subquery(item);
+    if !select.from.iter().any(is_empty) || select.projection.iter().filter(plain).any(has_aggregate) {
         return;
     }
-    for item in &mut select.projection {
-        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
-            && ast::visit_expressions(expr, |e| match e {
-                Expr::Subquery(_) => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
-            })
-            .is_break()
-        {
+    for item in select.projection.iter_mut().filter(|item| has_subquery(item)) {
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
             *expr = Expr::Value(ast::Value::Null.into());
         }
     }
+}
+
+fn has_subquery(item: &SelectItem) -> bool {
+    let is_subquery = |e: &Expr| match e {
+        Expr::Subquery(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    ast::visit_expressions(item, is_subquery).is_break()
 }
 
 fn has_aggregate(item: &SelectItem) -> bool {

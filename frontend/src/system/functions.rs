@@ -14,6 +14,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use weir_meta::Meta;
 
+use super::pg_catalog;
 use crate::error::SqlError;
 use crate::pg::oid;
 use crate::planner::FunctionSet;
@@ -106,9 +107,9 @@ static FUNCTIONS: &[Function] = &[
     function("pg_encoding_to_char", &[1], Returns::Text, |_, _, rows| text("UTF8", rows)),
     function("format_type", &[2], Returns::Text, format_type),
     function("pg_get_expr", &[2, 3], Returns::Text, |_, args, rows| first_text(args, rows)),
-    function("pg_get_viewdef", &[1, 2], Returns::Text, |known, args, _| definition(known, args, true)),
-    function("pg_get_indexdef", &[1, 2, 3], Returns::Text, |known, args, _| definition(known, args, false)),
-    function("pg_get_constraintdef", &[1, 2], Returns::Text, no_text),
+    function("pg_get_viewdef", &[1, 2], Returns::Text, view_definition),
+    function("pg_get_indexdef", &[1, 2, 3], Returns::Text, index_definition),
+    function("pg_get_constraintdef", &[1, 2], Returns::Text, constraint_definition),
     function("pg_get_statisticsobjdef_columns", &[1], Returns::Text, no_text),
     function("obj_description", &[1, 2], Returns::Text, no_text),
     function("col_description", &[2], Returns::Text, no_text),
@@ -245,12 +246,26 @@ fn format_type(_: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {
     Ok(Arc::new(names.collect::<StringArray>()))
 }
 
-fn definition(known: &Known, args: Rows<'_>, query: bool) -> Result<ArrayRef> {
+fn view_definition(known: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {
     let catalog = known.meta.catalog();
-    let definition = |oid: Option<u32>| {
-        let object = catalog.get(weir_common::JobId(oid?))?;
-        Some(if query { object.query.clone()? } else { object.definition.clone() })
+    let definition = |oid: Option<u32>| catalog.get(weir_common::JobId(oid?))?.query.clone();
+    Ok(Arc::new(oids(&args[0])?.into_iter().map(definition).collect::<StringArray>()))
+}
+
+fn index_definition(known: &Known, args: Rows<'_>, rows: usize) -> Result<ArrayRef> {
+    let catalog = known.meta.catalog();
+    let columns = match args.get(1) {
+        Some(columns) => cast(columns, &DataType::Int32)?,
+        None => int4(0, rows)?,
     };
+    let definitions = oids(&args[0])?.into_iter().zip(columns.as_primitive::<Int32Type>());
+    let definitions = definitions.map(|(oid, column)| pg_catalog::index_definition(&catalog, oid?, column?));
+    Ok(Arc::new(definitions.collect::<StringArray>()))
+}
+
+fn constraint_definition(known: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {
+    let catalog = known.meta.catalog();
+    let definition = |oid: Option<u32>| pg_catalog::constraint_definition(&catalog, oid?);
     Ok(Arc::new(oids(&args[0])?.into_iter().map(definition).collect::<StringArray>()))
 }
 
@@ -295,9 +310,9 @@ fn relation_oid(known: &Known, name: &str) -> Option<u32> {
     match name_parts(name).as_slice() {
         [name] => {
             let own = known.search_path().iter().find_map(|schema| find(schema, name));
-            own.or_else(|| super::pg_catalog::relation_oid(name))
+            own.or_else(|| pg_catalog::relation_oid(name))
         }
-        [.., schema, name] if schema == "pg_catalog" => super::pg_catalog::relation_oid(name),
+        [.., schema, name] if schema == "pg_catalog" => pg_catalog::relation_oid(name),
         [.., schema, name] => find(schema, name),
         [] => None,
     }
@@ -348,7 +363,7 @@ fn regnamespace(known: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef>
             let message = format!("schema \"{name}\" does not exist");
             return Err(SqlError::new(weir_common::SqlState::INVALID_SCHEMA_NAME, message).into());
         }
-        Ok(Some(super::pg_catalog::namespace_oid(&catalog, &schema)))
+        Ok(Some(pg_catalog::namespace_oid(&catalog, &schema)))
     })
 }
 
@@ -363,13 +378,8 @@ fn array_bound(args: Rows<'_>, rows: usize, upper: bool) -> Result<ArrayRef> {
 }
 
 fn quote_ident(_: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {
-    let quoted = |name: &str| {
-        let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        if plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-    };
     let names = as_text(&args[0])?;
-    Ok(Arc::new(names.as_string::<i32>().iter().map(|name| name.map(quoted)).collect::<StringArray>()))
+    Ok(Arc::new(names.as_string::<i32>().iter().map(|name| name.map(pg_catalog::quoted)).collect::<StringArray>()))
 }
 
 /// A function of a session, as DataFusion calls it.

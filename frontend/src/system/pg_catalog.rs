@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use weir_common::JobId;
 use weir_common::catalog::{Object, ObjectKind};
 use weir_common::types::SqlType;
 use weir_meta::Catalog;
@@ -636,36 +637,65 @@ fn indexed<'a>(catalog: &'a Catalog, index: &Object) -> Option<&'a Arc<Object>> 
     index.depends_on.first().and_then(|id| catalog.get(*id))
 }
 
+/// The relation and key columns of an index or of a primary key, by its oid.
+fn key_of(catalog: &Catalog, oid: u32) -> Option<(&Arc<Object>, String, Vec<&str>)> {
+    let names = |o: &'_ Arc<Object>| o.primary_key.clone();
+    if let Some(table) = oid.checked_sub(PRIMARY_KEY_OIDS) {
+        let table = catalog.get(JobId(table)).filter(|o| o.kind == ObjectKind::Table)?;
+        let columns = names(table).iter().filter_map(|i| table.columns.get(*i)).map(|c| c.name.as_str()).collect();
+        return Some((table, format!("{}_pkey", table.name), columns));
+    }
+    let index = catalog.get(JobId(oid)).filter(|o| o.kind == ObjectKind::Index)?;
+    let columns = names(index).iter().filter_map(|i| index.columns.get(*i)).map(|c| c.name.as_str()).collect();
+    Some((indexed(catalog, index)?, index.name.clone(), columns))
+}
+
+/// `CREATE INDEX …` as PostgreSQL writes it, or the name of one of its columns (from 1).
+pub(super) fn index_definition(catalog: &Catalog, oid: u32, column: i32) -> Option<String> {
+    let (table, name, columns) = key_of(catalog, oid)?;
+    if column > 0 {
+        return columns.get(column as usize - 1).map(|c| quoted(c));
+    }
+    let unique = if oid >= PRIMARY_KEY_OIDS { "UNIQUE " } else { "" };
+    let columns: Vec<String> = columns.into_iter().map(quoted).collect();
+    Some(format!(
+        "CREATE {unique}INDEX {} ON {}.{} USING btree ({})",
+        quoted(&name),
+        quoted(&table.schema),
+        quoted(&table.name),
+        columns.join(", ")
+    ))
+}
+
+/// `PRIMARY KEY (…)`.
+pub(super) fn constraint_definition(catalog: &Catalog, oid: u32) -> Option<String> {
+    let (_, _, columns) = key_of(catalog, oid).filter(|_| oid >= PRIMARY_KEY_OIDS)?;
+    let columns: Vec<String> = columns.into_iter().map(quoted).collect();
+    Some(format!("PRIMARY KEY ({})", columns.join(", ")))
+}
+
+/// A name as SQL has to write it.
+pub(super) fn quoted(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
 fn pg_indexes(source: &SystemRelations<'_>) -> Rows {
     let catalog = &source.moment.catalog;
-    let mut rows = Vec::new();
-    for index in relations(source).filter(|o| o.kind == ObjectKind::Index) {
-        rows.push(vec![
-            (&index.schema).into(),
-            indexed(catalog, index).map(|o| o.name.clone()).into(),
-            (&index.name).into(),
+    let indexes = relations(source).filter(|o| o.kind == ObjectKind::Index).map(|o| o.id.0);
+    let oids = indexes.chain(keyed(source).map(|o| PRIMARY_KEY_OIDS + o.id.0));
+    let row = |oid: u32| {
+        let (table, name, _) = key_of(catalog, oid)?;
+        Some(vec![
+            (&table.schema).into(),
+            (&table.name).into(),
+            name.into(),
             Value::Null,
-            (&index.definition).into(),
-        ]);
-    }
-    for object in keyed(source) {
-        let names: Vec<&str> =
-            object.primary_key.iter().filter_map(|i| object.columns.get(*i)).map(|c| c.name.as_str()).collect();
-        let definition = format!(
-            "CREATE UNIQUE INDEX {0}_pkey ON {1}.{0} USING btree ({2})",
-            object.name,
-            object.schema,
-            names.join(", ")
-        );
-        rows.push(vec![
-            (&object.schema).into(),
-            (&object.name).into(),
-            format!("{}_pkey", object.name).into(),
-            Value::Null,
-            definition.into(),
-        ]);
-    }
-    Ok(rows)
+            index_definition(catalog, oid, 0).into(),
+        ])
+    };
+    Ok(oids.filter_map(row).collect())
 }
 
 fn pg_index(source: &SystemRelations<'_>) -> Rows {

@@ -450,7 +450,14 @@ impl Domain {
 
     /// The first rows for every combination.
     fn place_limit(&self, limit: &Limit) -> Result<(LogicalPlan, Domain)> {
-        let (sort, below): (Vec<_>, &LogicalPlan) = match &*limit.input {
+        // A projection may stand between, to drop what was only sorted by.
+        let (projection, sorted) = match &*limit.input {
+            LogicalPlan::Projection(projection) if matches!(&*projection.input, LogicalPlan::Sort(_)) => {
+                (Some(projection), &*projection.input)
+            }
+            other => (None, other),
+        };
+        let (sort, below): (Vec<_>, &LogicalPlan) = match sorted {
             LogicalPlan::Sort(sort) => (sort.expr.clone(), &sort.input),
             other => (vec![], other),
         };
@@ -469,8 +476,18 @@ impl Domain {
         if let Some(fetch) = &limit.fetch {
             range = range.and(position.lt_eq(skip + fetch.as_ref().clone()));
         }
-        let plan = LogicalPlanBuilder::from(input).window(vec![window])?.filter(range)?.project(columns)?.build()?;
-        Ok((plan, domain))
+        let first = LogicalPlanBuilder::from(input).window(vec![window])?.filter(range)?;
+        let exprs = match projection {
+            Some(projection) => {
+                let mut exprs = domain.columns();
+                for expr in &projection.expr {
+                    exprs.push(domain.inside(expr.clone())?);
+                }
+                exprs
+            }
+            None => columns,
+        };
+        Ok((first.project(exprs)?.build()?, domain))
     }
 
     fn place_join(&self, join: &Join) -> Result<(LogicalPlan, Domain)> {

@@ -229,8 +229,11 @@ fn without_detour(expr: Phys, input: &SchemaRef) -> Result<Phys> {
         let Some(outer) = e.downcast_ref::<CastExpr>() else { return Ok(Transformed::no(e)) };
         let Some(inner) = outer.expr().downcast_ref::<CastExpr>() else { return Ok(Transformed::no(e)) };
         let (from, over) = (inner.expr().data_type(input)?, outer.expr().data_type(input)?);
-        let is_detour =
-            matches!((&from, &over), (DataType::Int64, DataType::UInt64) | (DataType::Utf8, DataType::LargeUtf8));
+        let is_detour = match (&from, &over) {
+            (DataType::Int64, DataType::UInt64) | (DataType::Utf8, DataType::LargeUtf8) => true,
+            (DataType::Decimal128(_, s), DataType::Decimal128(_, more)) => more >= s,
+            _ => false,
+        };
         if is_detour && e.data_type(input)? == from {
             return Ok(Transformed::yes(inner.expr().clone()));
         }
