@@ -352,10 +352,11 @@ impl Shell {
                 self.job.tell_readers(frontier, changed);
             }
             Action::Created => {
-                if !self.state.borrow().created {
-                    if let Err(error) = self.around.meta_store.set_created(self.job.object.id).await {
-                        tracing::error!(job = %self.job.object.id, %error, "record that the job was created");
-                    }
+                let id = self.job.object.id;
+                if !self.state.borrow().created
+                    && let Err(error) = self.around.meta_store.set_created(id).await
+                {
+                    tracing::error!(job = %id, %error, "record that the job was created");
                 }
                 self.state.send_modify(|s| {
                     s.created = true;

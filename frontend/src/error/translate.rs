@@ -4,6 +4,9 @@ use weir_common::types::SqlType;
 
 use super::{SqlError, SqlState};
 
+/// Functions that only windows have.
+const WINDOW_FUNCTIONS: [&str; 9] =
+    ["row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value"];
 const CAST_HINT: &str =
     "No function matches the given name and argument types. You might need to add explicit type casts.";
 const OPERATOR_HINT: &str =
@@ -54,6 +57,10 @@ pub(super) fn overflow(message: &str) -> SqlError {
 /// Names that are not there.
 fn undefined(line: &str) -> Option<SqlError> {
     if let Some(name) = line.strip_prefix("Invalid function ").and_then(quoted) {
+        if WINDOW_FUNCTIONS.contains(&name) {
+            let message = format!("window function {name} requires an OVER clause");
+            return Some(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
         let error = SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {name} does not exist"));
         return Some(error.with_hint(CAST_HINT));
     }
@@ -72,9 +79,17 @@ fn undefined(line: &str) -> Option<SqlError> {
 
 /// Functions and operators that are not there for these types.
 fn no_match(line: &str) -> Option<SqlError> {
-    const OPERATIONS: [&str; 6] = [
+    if let Some((_, operation)) = line.split_once("for logical boolean operation ") {
+        let (op, (left, right)) = match operation.split_once(" AND ") {
+            Some(sides) => ("AND", sides),
+            None => ("OR", operation.split_once(" OR ")?),
+        };
+        let found = sql_types(if left == "Boolean" { right } else { left });
+        let message = format!("argument of {op} must be type boolean, not type {found}");
+        return Some(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+    }
+    const OPERATIONS: [&str; 5] = [
         "for comparison operation ",
-        "for logical boolean operation ",
         "for regex operation ",
         "for bitwise operation ",
         "for string concat operation ",

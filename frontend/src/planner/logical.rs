@@ -33,6 +33,9 @@ mod lateral;
 /// The name of a column that numbers rows, which no user can write.
 const NUMBER: &str = "number\u{1}";
 
+/// The name of the first part of a recursive query.
+const FIRST: &str = "first\u{1}";
+
 /// Gives a bound plan its types and PostgreSQL's meaning.
 pub(super) fn analyze(scope: &Scope<'_>, plan: LogicalPlan) -> Result<LogicalPlan> {
     checks::check(&plan)?;
@@ -107,6 +110,12 @@ fn structure(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         LogicalPlan::Distinct(Distinct::On(on)) => distinct_on(on).map(Transformed::yes),
         LogicalPlan::Limit(limit) => with_ties(limit),
         LogicalPlan::Join(join) => multiset(join),
+        // Its parts are read as a whole: the optimizer would take columns away that the next step needs.
+        LogicalPlan::RecursiveQuery(mut recursive) => {
+            let first = LogicalPlanBuilder::from(recursive.static_term.as_ref().clone()).alias(FIRST)?.build()?;
+            recursive.static_term = Arc::new(first);
+            Ok(Transformed::yes(LogicalPlan::RecursiveQuery(recursive)))
+        }
         other => Ok(Transformed::no(other)),
     }
 }

@@ -115,6 +115,14 @@ pub(super) fn rewrite(scope: &Scope<'_>, expr: Expr, schema: &DFSchema) -> Resul
             Ok(Transformed::no(expr))
         }
         Expr::ScalarFunction(mut call) => {
+            // The length of bytes is not that of a text.
+            if call.name() == "character_length"
+                && let [bytes] = &call.args[..]
+                && matches!(bytes.get_type(schema), Ok(DataType::Binary))
+                && let Some(function) = scope.functions.scalar("octet_length")
+            {
+                return Ok(Transformed::yes(function.call(call.args)));
+            }
             // The start of a month is an instant.
             if call.name() == "date_trunc"
                 && let [_, date] = &mut call.args[..]

@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::literals::{self, bare, narrow};
-use super::{names, rows, texts};
+use super::{names, rows, selected, texts};
 use crate::error::{Result, SqlError};
 
 /// The function around the number of `FETCH FIRST n ROWS WITH TIES`, until [`super::logical`] resolves it.
@@ -135,6 +135,9 @@ impl VisitorMut for Rewrite {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> Flow {
+        if let Err(error) = selected::rewrite(&mut select.projection) {
+            return refuse(error);
+        }
         if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
             for expr in exprs {
                 bare(expr);
@@ -189,6 +192,10 @@ impl VisitorMut for Rewrite {
                     *expr = call(function, vec![take(inner)]);
                 } else if is_float(data_type) {
                     literals::as_float(inner);
+                } else if matches!(data_type, DataType::Text | DataType::Varchar(_))
+                    && let Some(shown) = name_of_oid(inner)
+                {
+                    *expr = shown;
                 }
             }
             Expr::Interval(interval) => match interval_text(interval) {
@@ -511,6 +518,16 @@ fn reg_function(data_type: &DataType) -> Option<&'static str> {
             "regnamespace" => Some("regnamespace"),
             _ => None,
         },
+        _ => None,
+    }
+}
+
+/// The text of what [`reg_function`] made: the name again.
+fn name_of_oid(oid: &Expr) -> Option<Expr> {
+    let Expr::Function(function) = oid else { return None };
+    match function.name.to_string().as_str() {
+        "regclass" => Some(call("regclass_name", vec![oid.clone()])),
+        "regtype" => Some(call("format_type", vec![oid.clone(), Expr::Value(ast::Value::Null.into())])),
         _ => None,
     }
 }

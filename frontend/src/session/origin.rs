@@ -32,6 +32,8 @@ pub(super) fn of(plan: &LogicalPlan, i: usize) -> Origin {
                     Expr::Column(column) => column,
                     Expr::Cast(_) => return Origin { table: None, scale },
                     Expr::ScalarFunction(call) if call.name() == "pg_cast" => return Origin { table: None, scale },
+                    // The minus of `-1.5::numeric(4, 2)` stands before a cast.
+                    Expr::Negative(inner) if is_cast(inner) => return Origin { table: None, scale },
                     _ => return Origin::default(),
                 };
                 let Some(index) = projection.input.schema().maybe_index_of_column(column) else {
@@ -68,6 +70,14 @@ pub(super) fn of(plan: &LogicalPlan, i: usize) -> Origin {
             }
             _ => return Origin::default(),
         }
+    }
+}
+
+fn is_cast(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast(_) => true,
+        Expr::ScalarFunction(call) => call.name() == "pg_cast",
+        _ => false,
     }
 }
 

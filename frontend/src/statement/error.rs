@@ -2,15 +2,14 @@
 
 use datafusion::sql::sqlparser::parser::ParserError;
 
-use crate::error::{SqlError, SqlState};
+use crate::error::SqlError;
 
 /// A parser's error. `found: x at Line: 1, Column: 2` in its text becomes `syntax error at or near "x"` with that place.
 pub(crate) fn parser_error(error: &ParserError) -> SqlError {
     let message = match error {
         ParserError::ParserError(message) | ParserError::TokenizerError(message) => message,
         ParserError::RecursionLimitExceeded => {
-            return SqlError::new(SqlState("54001"), "stack depth limit exceeded")
-                .with_hint("The statement nests expressions or queries too deeply.");
+            return super::depth::too_deep();
         }
     };
     let (text, place) = split_place(message);

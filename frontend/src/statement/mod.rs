@@ -17,6 +17,7 @@ use crate::error::{Result, SqlError};
 
 mod copy;
 mod create;
+mod depth;
 mod error;
 mod normalize;
 mod parse;

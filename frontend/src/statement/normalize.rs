@@ -6,6 +6,8 @@ use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, ObjectName, ObjectNamePart, SelectItem, SetExpr, TableFactor, VisitMut, VisitorMut,
 };
 
+use super::depth::balance;
+
 /// Writes them plainly.
 pub(super) fn normalize<T: VisitMut>(statement: &mut T) {
     let _ = statement.visit(&mut Plainly);
@@ -33,6 +35,11 @@ impl VisitorMut for Plainly {
             TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => without_schema(name),
             _ => {}
         }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        balance(expr);
         ControlFlow::Continue(())
     }
 

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use super::normalize::normalize;
-use super::{Body, Ident, Name, Statement, parser_error};
+use super::{Body, Ident, Name, Statement, depth, parser_error};
 use crate::error::{Result, SqlError};
 
 /// How deep expressions and queries may nest. Far below what the stack of a worker thread bears.
@@ -26,6 +26,7 @@ pub(super) fn statements(sql: &str) -> Result<Vec<Statement>> {
     let tokens = Tokenizer::new(dialect(), sql)
         .tokenize_with_location()
         .map_err(|e| parser_error(&ParserError::TokenizerError(e.to_string())))?;
+    depth::check(&tokens)?;
     let source: Arc<str> = sql.into();
     let mut reader = Reader::new(sql, tokens, source);
     let mut statements = Vec::new();

@@ -132,6 +132,7 @@ static FUNCTIONS: &[Function] = &[
     function("pg_get_ruledef", &[1, 2], Returns::Text, no_text),
     function("pg_get_triggerdef", &[1, 2], Returns::Text, no_text),
     function("regclass", &[1], Returns::Int4, regclass),
+    function("regclass_name", &[1], Returns::Text, regclass_name),
     function("to_regclass", &[1], Returns::Int4, to_regclass),
     function("regtype", &[1], Returns::Int4, regtype),
     function("to_regtype", &[1], Returns::Int4, to_regtype),
@@ -323,6 +324,21 @@ fn regclass(known: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {
         Some(oid) => Ok(Some(oid)),
         None => Err(SqlError::undefined_table(name).into()),
     })
+}
+
+/// The name of a relation, with its schema where the search path does not lead to it.
+fn regclass_name(known: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {
+    let (catalog, path) = (known.meta.catalog(), known.search_path());
+    let name = |oid: Option<u32>| {
+        let oid = oid?;
+        let Some(object) = catalog.get(weir_common::JobId(oid)) else { return Some(oid.to_string()) };
+        let found = path.iter().find_map(|schema| catalog.find(schema, &object.name));
+        Some(match found.is_some_and(|found| found.id == object.id) {
+            true => object.name.clone(),
+            false => format!("{}.{}", object.schema, object.name),
+        })
+    };
+    Ok(Arc::new(oids(&args[0])?.into_iter().map(name).collect::<StringArray>()))
 }
 
 fn to_regclass(known: &Known, args: Rows<'_>, _rows: usize) -> Result<ArrayRef> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray};
 use arrow::datatypes::{
     DataType, Date32Type, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
-    TimestampMicrosecondType,
+    Time64MicrosecondType, TimestampMicrosecondType,
 };
 use chrono_tz::Tz;
 use datafusion::error::{DataFusionError, Result};
@@ -21,6 +21,7 @@ use super::function::{Arguments, Call, Function, argument, no_such_function, ref
 pub(super) fn functions() -> Vec<Function> {
     vec![
         Function::new("make_date", &[3], |_| Ok(DataType::Date32), make_date),
+        Function::new("make_time", &[3], |_| Ok(SqlType::Time.to_arrow()), make_time),
         Function::new("make_timestamp", &[6], |_| Ok(SqlType::Timestamp.to_arrow()), make_timestamp),
         Function::new("make_timestamptz", &[6, 7], |_| Ok(SqlType::TimestampTz.to_arrow()), make_timestamp),
         Function::new("make_interval", &[0, 1, 2, 3, 4, 5, 6, 7], |_| Ok(INTERVAL), make_interval),
@@ -65,6 +66,20 @@ fn make_date(call: &Call<'_>) -> Result<ArrayRef> {
         _ => Ok(None),
     });
     Ok(Arc::new(dates.collect::<Result<PrimitiveArray<Date32Type>>>()?))
+}
+
+fn make_time(call: &Call<'_>) -> Result<ArrayRef> {
+    let columns = numbers(call, 3)?;
+    let times = (0..call.rows()).map(|i| {
+        let Some(&[hour, minute, second]) = row(&columns, i).as_deref() else { return Ok(None) };
+        let micros = (hour * 60.0 + minute) * 60.0 * 1e6 + (second * 1e6).round_ties_even();
+        let valid = hour >= 0.0 && (0.0..60.0).contains(&minute) && (0.0..=60.0).contains(&second);
+        if !valid || micros > MICROS_PER_DAY as f64 {
+            return Err(out_of_range("time", &format!("{hour}:{minute:02}:{second:02}")));
+        }
+        Ok(Some(micros as i64))
+    });
+    Ok(Arc::new(times.collect::<Result<PrimitiveArray<Time64MicrosecondType>>>()?))
 }
 
 fn make_timestamp(call: &Call<'_>) -> Result<ArrayRef> {

@@ -126,18 +126,11 @@ impl Operators {
                 }
                 self.call(arithmetic(op)?, args())
             }
-            // A real beside another number is computed in double precision, as numbers beside a double are.
+            // A real beside another number is computed in double precision, as numbers beside a double are; and what is
+            // too large for a float is an error.
             (Op::Plus | Op::Minus | Op::Multiply, Kind::Float, Kind::Float | Kind::Integer | Kind::Decimal)
-            | (Op::Plus | Op::Minus | Op::Multiply, Kind::Integer | Kind::Decimal, Kind::Float)
-                if left_type != right_type =>
-            {
-                let double = |e: &Expr| Box::new(cast(e.clone(), DataType::Float64));
-                let op = match op {
-                    Op::Plus => Operator::Plus,
-                    Op::Minus => Operator::Minus,
-                    _ => Operator::Multiply,
-                };
-                Some(Expr::BinaryExpr(BinaryExpr::new(double(left), op, double(right))))
+            | (Op::Plus | Op::Minus | Op::Multiply, Kind::Integer | Kind::Decimal, Kind::Float) => {
+                self.call(arithmetic(op)?, args())
             }
             (Op::BitwiseAnd | Op::BitwiseOr | Op::PGBitwiseXor, Kind::Integer, Kind::Integer) => {
                 let name = match op {
