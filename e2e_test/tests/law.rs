@@ -29,8 +29,14 @@ const VIEWS: &[(&str, &str)] = &[
     ("v_group", "SELECT k, count(*) AS c, sum(v) AS sv, avg(v) AS av, min(s) AS lo, max(s) AS hi FROM t GROUP BY k"),
     ("v_group2", "SELECT k, s, sum(n) AS sn, sum(id) AS si FROM t GROUP BY k, s"),
     ("v_having", "SELECT k, count(*) AS c FROM t GROUP BY k HAVING count(*) > 2"),
-    ("v_distinct_agg", "SELECT k, count(DISTINCT v) AS dv, count(DISTINCT s) AS ds, sum(DISTINCT v) AS sdv FROM t GROUP BY k"),
-    ("v_filter_agg", "SELECT k, count(*) FILTER (WHERE v > 2) AS c2, sum(v) FILTER (WHERE s = 'a') AS sa FROM t GROUP BY k"),
+    (
+        "v_distinct_agg",
+        "SELECT k, count(DISTINCT v) AS dv, count(DISTINCT s) AS ds, sum(DISTINCT v) AS sdv FROM t GROUP BY k",
+    ),
+    (
+        "v_filter_agg",
+        "SELECT k, count(*) FILTER (WHERE v > 2) AS c2, sum(v) FILTER (WHERE s = 'a') AS sa FROM t GROUP BY k",
+    ),
     ("v_bool", "SELECT k, bool_and(v > 2) AS ba, bool_or(v > 7) AS bo FROM t GROUP BY k"),
     ("v_ordered", "SELECT k, string_agg(s, ',' ORDER BY id) AS ss, array_agg(v ORDER BY id) AS vs FROM t GROUP BY k"),
     ("v_distinct", "SELECT DISTINCT k, s FROM t"),
@@ -52,10 +58,22 @@ const VIEWS: &[(&str, &str)] = &[
     ("v_union", "SELECT k FROM t UNION SELECT k FROM u UNION SELECT v FROM h"),
     ("v_top", "SELECT id, v FROM t ORDER BY v DESC, id LIMIT 3"),
     ("v_top_offset", "SELECT id, v FROM t ORDER BY v, id LIMIT 4 OFFSET 2"),
-    ("v_group_top", "SELECT id, k, v FROM (SELECT id, k, v, row_number() OVER (PARTITION BY k ORDER BY v DESC, id) AS r FROM t) x WHERE r <= 2"),
-    ("v_group_rank", "SELECT id, k, r FROM (SELECT id, k, row_number() OVER (PARTITION BY k ORDER BY v, id) AS r FROM t) x WHERE r <= 3"),
-    ("v_tumble", "SELECT window_start, k, count(*) AS c, sum(v) AS sv FROM TUMBLE(h, at, INTERVAL '10' SECOND) GROUP BY window_start, k"),
-    ("v_hop", "SELECT window_start, count(*) AS c FROM HOP(h, at, INTERVAL '5' SECOND, INTERVAL '10' SECOND) GROUP BY window_start"),
+    (
+        "v_group_top",
+        "SELECT id, k, v FROM (SELECT id, k, v, row_number() OVER (PARTITION BY k ORDER BY v DESC, id) AS r FROM t) x WHERE r <= 2",
+    ),
+    (
+        "v_group_rank",
+        "SELECT id, k, r FROM (SELECT id, k, row_number() OVER (PARTITION BY k ORDER BY v, id) AS r FROM t) x WHERE r <= 3",
+    ),
+    (
+        "v_tumble",
+        "SELECT window_start, k, count(*) AS c, sum(v) AS sv FROM TUMBLE(h, at, INTERVAL '10' SECOND) GROUP BY window_start, k",
+    ),
+    (
+        "v_hop",
+        "SELECT window_start, count(*) AS c FROM HOP(h, at, INTERVAL '5' SECOND, INTERVAL '10' SECOND) GROUP BY window_start",
+    ),
     ("v_scalar", "SELECT id, v FROM t WHERE v > (SELECT avg(w) FROM u)"),
     ("v_correlated", "SELECT t.id, (SELECT max(w) FROM u WHERE u.k = t.k) AS mw FROM t"),
     ("w_over_group", "SELECT c, count(*) AS groups, sum(sv) AS total FROM v_group GROUP BY c"),
@@ -116,7 +134,9 @@ impl Law {
             5..=6 => {
                 let (k, v) = (self.int(5), self.int(10));
                 let at = self.rng.random_range(0..60);
-                format!("INSERT INTO h VALUES ({k}, {v}, '2020-01-01 00:00:{at:02}'), ({k}, {v}, '2020-01-01 00:00:{at:02}')")
+                format!(
+                    "INSERT INTO h VALUES ({k}, {v}, '2020-01-01 00:00:{at:02}'), ({k}, {v}, '2020-01-01 00:00:{at:02}')"
+                )
             }
             7 => {
                 let (v, s) = (self.int(10), self.text());

@@ -9,12 +9,12 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use weir_common::catalog::Object;
 use weir_common::plan::{JobPlan, Node};
 use weir_common::{Epoch, Generation, JobId};
+use weir_stream::StreamError;
 use weir_stream::driver::Backfill;
 use weir_stream::executor::dml::Statement;
 use weir_stream::job::{CollectedEpoch, Engine, JobEvent, JobSpec, JobStats, RunningJob};
 use weir_stream::message::Barrier;
 use weir_stream::rate_limit::RateLimit;
-use weir_stream::StreamError;
 
 use crate::controller::{Action, BackfillState, Event, JobController};
 use crate::meta_store::MetaStore;
@@ -177,7 +177,13 @@ pub struct Surroundings {
 }
 
 /// Makes a job and spawns its task; it waits for [`Event::Start`].
-pub fn spawn(object: Arc<Object>, plan: Arc<JobPlan>, frontier: Epoch, created: bool, around: Surroundings) -> Arc<Job> {
+pub fn spawn(
+    object: Arc<Object>,
+    plan: Arc<JobPlan>,
+    frontier: Epoch,
+    created: bool,
+    around: Surroundings,
+) -> Arc<Job> {
     let (events, received) = mpsc::unbounded_channel();
     let (state_sender, state) = watch::channel(JobState {
         phase: Phase::Starting,

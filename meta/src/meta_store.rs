@@ -52,11 +52,7 @@ impl MetaStore {
             }
             let created: i64 = row.try_get(2)?;
             let background: i64 = row.try_get(3)?;
-            objects.push(StoredObject {
-                object: Arc::new(object),
-                created: created != 0,
-                background: background != 0,
-            });
+            objects.push(StoredObject { object: Arc::new(object), created: created != 0, background: background != 0 });
         }
         Ok(objects)
     }

@@ -105,7 +105,8 @@ impl World {
             Action::Publish { frontier, .. } => {
                 assert!(frontier >= job.frontier, "a frontier went back");
                 job.frontier = frontier;
-                let readers: Vec<_> = self.jobs.iter().filter(|(_, j)| j.inputs.contains(&id)).map(|(r, _)| *r).collect();
+                let readers: Vec<_> =
+                    self.jobs.iter().filter(|(_, j)| j.inputs.contains(&id)).map(|(r, _)| *r).collect();
                 for reader in readers {
                     self.send(reader, Event::Input { job: id, frontier, changed: frontier });
                 }
@@ -155,7 +156,8 @@ impl World {
         let job = self.jobs.get_mut(&id).unwrap();
         let Some(generation) = job.running else { return };
         // The oldest epoch that was not collected; collecting one twice changes nothing.
-        let Some((epoch, aligned)) = job.injected.iter().copied().nth(usize::from(job.committing.is_some())).or(job.injected.first().copied())
+        let Some((epoch, aligned)) =
+            job.injected.iter().copied().nth(usize::from(job.committing.is_some())).or(job.injected.first().copied())
         else {
             return;
         };
@@ -218,7 +220,12 @@ fn random_schedules_keep_the_invariants_and_make_progress() {
             world.step();
         }
         for (id, job) in &world.jobs {
-            assert!(job.frontier >= goal, "seed {seed}: job {id} stands at {} of {goal}: {:?}", job.frontier, job.controller);
+            assert!(
+                job.frontier >= goal,
+                "seed {seed}: job {id} stands at {} of {goal}: {:?}",
+                job.frontier,
+                job.controller
+            );
             assert!(job.created, "seed {seed}: job {id} was never created");
         }
     }

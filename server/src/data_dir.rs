@@ -38,13 +38,14 @@ impl DataDir {
         }
         let lock = lock(path)?;
         match found {
-            None => fs::write(&version, format!("{VERSION}\n")).with_context(|| format!("write {}", version.display()))?,
+            None => {
+                fs::write(&version, format!("{VERSION}\n")).with_context(|| format!("write {}", version.display()))?
+            }
             Some(text) => match text.trim().parse::<u32>() {
                 Ok(found) if found <= VERSION => {}
-                Ok(found) => bail!(
-                    "{} has format {found}; this Weir reads up to {VERSION}: use a newer one",
-                    path.display()
-                ),
+                Ok(found) => {
+                    bail!("{} has format {found}; this Weir reads up to {VERSION}: use a newer one", path.display())
+                }
                 Err(_) => bail!("{} is not a Weir data directory: VERSION says `{}`", path.display(), text.trim()),
             },
         }

@@ -37,12 +37,17 @@ async fn metrics(State(meta): State<Arc<Meta>>) -> impl IntoResponse {
             let _ = writeln!(text, "{name}{{{labels}}} {}", value(job));
         }
     };
-    gauge("weir_job_frontier_ms", "Newest committed epoch of a job, as Unix time in ms.", &|j| j.state.frontier.unix_ms());
+    gauge("weir_job_frontier_ms", "Newest committed epoch of a job, as Unix time in ms.", &|j| {
+        j.state.frontier.unix_ms()
+    });
     gauge("weir_job_failures", "Failures of a job.", &|j| j.state.failures);
     gauge("weir_job_rows", "Rows that left the tasks of a job since it was started.", &|j| {
         j.stats.tasks().iter().map(|t| t.rows).sum()
     });
-    let _ = writeln!(text, "# HELP weir_task_rows Rows that left a task, up to its newest barrier.\n# TYPE weir_task_rows counter");
+    let _ = writeln!(
+        text,
+        "# HELP weir_task_rows Rows that left a task, up to its newest barrier.\n# TYPE weir_task_rows counter"
+    );
     for job in &jobs {
         for (i, task) in job.stats.tasks().iter().enumerate() {
             let (id, fragment, actor, node, rows) = (job.object.id, task.fragment, task.actor, task.node, task.rows);

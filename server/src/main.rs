@@ -56,7 +56,11 @@ fn serve(config: Config) -> Result<()> {
 fn init_log(config: &Config) -> Result<()> {
     let filter = EnvFilter::try_new(&config.log).with_context(|| format!("log filter `{}`", config.log))?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if config.log_json { log.json().init() } else { log.init() }
+    if config.log_json {
+        log.json().init()
+    } else {
+        log.init()
+    }
     Ok(())
 }
 

@@ -88,12 +88,7 @@ pub trait Reader: Send + 'static {
 }
 
 /// Runs an executor until its inputs end or it fails.
-pub async fn drive<E: Executor>(
-    mut executor: E,
-    mut inputs: Align,
-    mut out: Output,
-    reporter: Reporter,
-) -> Result<()> {
+pub async fn drive<E: Executor>(mut executor: E, mut inputs: Align, mut out: Output, reporter: Reporter) -> Result<()> {
     loop {
         match inputs.next().await? {
             Aligned::Chunk { port, chunk } => executor.apply(port, chunk, &mut out).await?,

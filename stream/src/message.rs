@@ -75,9 +75,7 @@ impl Output {
         }
         self.rows += chunk.len() as u64;
         match &mut self.target {
-            Target::Edge(sender) => {
-                sender.send(Message::Chunk(chunk)).await.map_err(|_| StreamError::DownstreamGone)
-            }
+            Target::Edge(sender) => sender.send(Message::Chunk(chunk)).await.map_err(|_| StreamError::DownstreamGone),
             Target::Exchange(dispatcher) => dispatcher.push(chunk).await,
             Target::Log(_) => unreachable!("only Materialize ends a job with a log, through push_log"),
             Target::Nowhere => Ok(()),

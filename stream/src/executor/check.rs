@@ -141,9 +141,7 @@ pub fn rows(batch: &RecordBatch) -> Vec<String> {
         text if text.is_empty() => "''".to_owned(),
         text => text.replace(' ', "_"),
     };
-    (0..batch.num_rows())
-        .map(|row| formatters.iter().map(|f| cell(f, row)).collect::<Vec<_>>().join(" "))
-        .collect()
+    (0..batch.num_rows()).map(|row| formatters.iter().map(|f| cell(f, row)).collect::<Vec<_>>().join(" ")).collect()
 }
 
 /// A chunk from lines `sign values…`.

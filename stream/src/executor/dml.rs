@@ -41,10 +41,8 @@ pub struct Dml {
 
 /// The table of the next row id.
 pub fn row_ids_table(id: TableId) -> TableDef {
-    let schema = Schema::new(vec![
-        Field::new("id", DataType::Int16, false),
-        Field::new("next", DataType::Int64, false),
-    ]);
+    let schema =
+        Schema::new(vec![Field::new("id", DataType::Int16, false), Field::new("next", DataType::Int64, false)]);
     TableDef::ascending(id, schema, &[0], &[])
 }
 

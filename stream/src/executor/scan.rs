@@ -312,11 +312,7 @@ impl Reader for Scan {
     }
 
     async fn finish(&mut self, barrier: Barrier, out: &mut Output) -> Result<()> {
-        if barrier.aligned {
-            self.finish_aligned(barrier.epoch, out).await
-        } else {
-            self.finish_creating(out).await
-        }
+        if barrier.aligned { self.finish_aligned(barrier.epoch, out).await } else { self.finish_creating(out).await }
     }
 
     fn tables(&mut self) -> Vec<&mut StateTable> {

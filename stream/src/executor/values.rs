@@ -117,7 +117,8 @@ mod tests {
         let batch = check::chunk(&schema, &["+ 1 x", "+ 2 NULL"]).batch().clone();
         let plan = plan::Values { rows: encode_rows_hex(&batch).unwrap(), emitted: emitted_table(TableId(1)) };
         assert_eq!(rows(&plan).unwrap(), batch);
-        let none = plan::Values { rows: encode_rows_hex(&batch.slice(0, 0)).unwrap(), emitted: emitted_table(TableId(1)) };
+        let none =
+            plan::Values { rows: encode_rows_hex(&batch.slice(0, 0)).unwrap(), emitted: emitted_table(TableId(1)) };
         assert_eq!(rows(&none).unwrap().num_rows(), 0);
         assert!(rows(&plan::Values { rows: "x".into(), ..none }).is_err());
     }

@@ -24,6 +24,7 @@ use crate::align::Align;
 use crate::dispatch::Dispatcher;
 use crate::driver::{self, Reader, Reporter, Sealed};
 use crate::error::StreamError;
+use crate::executor::Executor;
 use crate::executor::aggregate::Aggregate;
 use crate::executor::dml::{Dml, Statement};
 use crate::executor::filter::Filter;
@@ -37,7 +38,6 @@ use crate::executor::top_n::TopN;
 use crate::executor::union::Union;
 use crate::executor::unnest::Unnest;
 use crate::executor::values::Values;
-use crate::executor::Executor;
 use crate::expr::Expression;
 use crate::message::{Barrier, EDGE_CAPACITY, Message, Output};
 
@@ -155,7 +155,8 @@ impl Builder<'_> {
         let plan = &actor.fragment.plan;
         let out = match &actor.fragment.output {
             Some(output) => {
-                let edges = self.exchanges.get_mut(&actor.fragment.id).ok_or(StreamError::Plan("an exchange is missing"))?;
+                let edges =
+                    self.exchanges.get_mut(&actor.fragment.id).ok_or(StreamError::Plan("an exchange is missing"))?;
                 let senders = edges.senders[actor.slot].take().ok_or(StreamError::Plan("an actor is there twice"))?;
                 Output::exchange(Dispatcher::new(&output.distribution, senders, &edges.owned))
             }

@@ -17,12 +17,12 @@ use weir_common::plan::JobPlan;
 use weir_common::{Epoch, Generation, JobId};
 use weir_storage::{JobCommit, LogChunk, MemoryLimit, SealedTable, Store};
 
+use crate::Result;
 use crate::driver::Backfill;
 use crate::error::StreamError;
 use crate::executor::dml::Statement;
 use crate::message::Barrier;
 use crate::rate_limit::RateLimit;
-use crate::Result;
 
 pub use stats::{BadRecords, JobStats, TaskStats};
 
@@ -231,4 +231,3 @@ fn panic_message(join: tokio::task::JoinError) -> String {
         Err(panic) => panic.downcast_ref::<&str>().map_or("unknown panic".into(), |m| (*m).into()),
     }
 }
-

@@ -4,11 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::ScalarValue;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{
-    self as logical, Expr, LogicalPlan, Operator, WindowFunctionDefinition, expr::WindowFunction,
-};
+use datafusion::logical_expr::{self as logical, Expr, LogicalPlan, Operator};
 use datafusion::physical_expr::expressions::Column;
 use weir_common::TableDef;
 use weir_common::key::{KeyOrder, SortColumn};
@@ -16,9 +12,9 @@ use weir_common::plan::{Node, Rank, StreamPlan, TopN};
 use weir_stream::executor::top_n::table;
 
 use super::super::properties;
+use super::Builder;
 use super::aggregate::sort_key;
 use super::rel::{Phys, Rel, RelColumn, text};
-use super::{Builder, physical, unsupported};
 use crate::error::{Result, SqlError};
 
 /// The column of the rank.

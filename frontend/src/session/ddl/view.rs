@@ -6,8 +6,8 @@ use weir_common::catalog::{ColumnDef, ObjectKind};
 use super::{dependencies, exists, names, rename};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::{self, Bound};
-use crate::session::{build, origin};
 use crate::session::{Moment, Reply, Session};
+use crate::session::{build, origin};
 use crate::statement::{CreateView, Statement};
 
 impl Session {
