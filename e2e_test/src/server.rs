@@ -1,9 +1,9 @@
 //! The `weir` binary as a process under test.
 
 use std::fs::File;
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -17,8 +17,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// A server with a data directory of its own. Killed when dropped.
 pub struct Server {
     dir: tempfile::TempDir,
-    port: u16,
-    http_port: u16,
+    /// Of the running process: SQL and HTTP. The operating system chooses them at each start.
+    ports: Option<(u16, u16)>,
     child: Option<Child>,
     /// More environment for the process, such as failpoints.
     pub env: Vec<(String, String)>,
@@ -37,13 +37,12 @@ impl Server {
     /// A server that does not run yet.
     pub fn prepare() -> Result<Server> {
         let dir = tempfile::tempdir().context("make a directory for the server")?;
-        let (port, http_port) = (free_port()?, free_port()?);
-        Ok(Server { dir, port, http_port, child: None, env: Vec::new(), args: Vec::new() })
+        Ok(Server { dir, ports: None, child: None, env: Vec::new(), args: Vec::new() })
     }
 
-    /// The port for SQL.
-    pub fn port(&self) -> u16 {
-        self.port
+    /// The port for SQL of the running process.
+    pub fn port(&self) -> Result<u16> {
+        Ok(self.ports.context("the server does not run")?.0)
     }
 
     /// A directory for files of the test; also where the server runs.
@@ -53,12 +52,17 @@ impl Server {
 
     /// Starts the process on the same data directory (it must not be running) and waits until it answers.
     pub async fn restart(&mut self) -> Result<()> {
+        self.launch()?;
+        self.answering().await
+    }
+
+    /// Starts the process and does not wait for anything.
+    pub fn launch(&mut self) -> Result<()> {
         assert!(self.child.is_none(), "the server is still running");
         let log = File::options().create(true).append(true).open(self.log_path()).context("open the server's log")?;
         let child = Command::new(binary()?)
             .arg("serve")
-            .args(["--listen", &format!("127.0.0.1:{}", self.port)])
-            .args(["--http-listen", &format!("127.0.0.1:{}", self.http_port)])
+            .args(["--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"])
             .arg("--data-dir")
             .arg(self.dir.path().join("data"))
             .args(&self.args)
@@ -70,9 +74,15 @@ impl Server {
             .spawn()
             .context("start the server")?;
         self.child = Some(child);
+        self.ports = None;
+        Ok(())
+    }
+
+    async fn answering(&mut self) -> Result<()> {
         let begun = Instant::now();
         loop {
-            if self.connect().await.is_ok() {
+            self.ports = self.ready_ports();
+            if self.ports.is_some() && self.connect().await.is_ok() {
                 return Ok(());
             }
             let child = self.child.as_mut().context("the server runs")?;
@@ -117,6 +127,22 @@ impl Server {
         }
     }
 
+    /// Waits until the process ends by itself.
+    pub async fn ended(&mut self) -> Result<ExitStatus> {
+        let mut child = self.child.take().context("the server runs")?;
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().context("look at the server")? {
+                return Ok(status);
+            }
+            if begun.elapsed() > STOP_TIMEOUT {
+                self.child = Some(child);
+                bail!("the server does not end:\n{}", self.log_tail());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// Whether the process has not ended by itself.
     pub fn is_running(&mut self) -> bool {
         self.child.as_mut().is_some_and(|c| matches!(c.try_wait(), Ok(None)))
@@ -124,10 +150,19 @@ impl Server {
 
     /// A connection as user `root` to database `dev`.
     pub async fn connect(&self) -> Result<Client> {
-        let config = format!("host=127.0.0.1 port={} user=root dbname=dev", self.port);
+        let config = format!("host=127.0.0.1 port={} user=root dbname=dev", self.port()?);
         let (client, connection) = tokio_postgres::connect(&config, NoTls).await.context("connect")?;
         tokio::spawn(connection);
         Ok(client)
+    }
+
+    /// What the lock file says, once the process that we started has written it.
+    fn ready_ports(&self) -> Option<(u16, u16)> {
+        let said = std::fs::read_to_string(self.dir.path().join("data/LOCK")).ok()?;
+        let lines: Vec<_> = said.lines().collect();
+        let [process, sql, http] = lines[..] else { return None };
+        let port = |address: &str| address.parse::<SocketAddr>().ok().map(|a| a.port());
+        (process.parse() == Ok(self.child.as_ref()?.id())).then(|| Some((port(sql)?, port(http)?))).flatten()
     }
 
     /// The end of what the server has logged.
@@ -146,11 +181,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.kill();
     }
-}
-
-fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
-    Ok(listener.local_addr().context("find a free port")?.port())
 }
 
 /// The binary: `WEIR_BIN`, or the one built into the same target directory as this test.

@@ -108,9 +108,8 @@ pub async fn run_file(path: &Path) -> Result<()> {
 }
 
 async fn run_on(server: &mut Server, path: &Path) -> Result<()> {
-    let port = server.port();
     let records = sqllogictest::parse_file::<DefaultColumnType>(path).context("parse")?;
-    let mut runner = new_runner(port, path);
+    let mut runner = new_runner(server.port()?, path);
     let mut poll = None;
     for record in records {
         if let Record::Comment(lines) = &record {
@@ -121,13 +120,13 @@ async fn run_on(server: &mut Server, path: &Path) -> Result<()> {
                         drop(runner);
                         server.stop().await?;
                         server.restart().await?;
-                        runner = new_runner(port, path);
+                        runner = new_runner(server.port()?, path);
                     }
                     "kill9" => {
                         drop(runner);
                         server.kill()?;
                         server.restart().await?;
-                        runner = new_runner(port, path);
+                        runner = new_runner(server.port()?, path);
                     }
                     "poll" => poll = Some(seconds(argument)?),
                     "nopg" | "pgsql" => {}

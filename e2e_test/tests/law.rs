@@ -4,15 +4,14 @@
 //! on views among them, are compared with their queries run afresh. In between: views made on live data, clean restarts,
 //! and kills in the middle of writes. The seed is printed; `WEIR_SEED` repeats a run and `WEIR_ROUNDS` makes it longer.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context, Result, ensure};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
+use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, SimpleQueryMessage};
 use weir_e2e::Server;
+use weir_e2e::rows::{difference, rows};
 
 const TABLES: &[&str] = &[
     "CREATE TABLE t (id INT PRIMARY KEY, k INT, v INT, s VARCHAR, d DOUBLE PRECISION, n NUMERIC)",
@@ -52,6 +51,12 @@ const VIEWS: &[(&str, &str)] = &[
     ("v_semi", "SELECT id, k FROM t WHERE k IN (SELECT k FROM u WHERE w > 2)"),
     ("v_exists", "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.w > t.v)"),
     ("v_anti", "SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
+    ("v_not_in", "SELECT id, k FROM t WHERE k NOT IN (SELECT k FROM u WHERE w > 6)"),
+    ("v_in_or", "SELECT id, k FROM t WHERE k IN (SELECT k FROM u WHERE w > 6) OR v > 8"),
+    ("v_not_in_or", "SELECT id, k FROM t WHERE k NOT IN (SELECT k FROM u WHERE w > 6) OR v > 8"),
+    ("v_exists_or", "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.w > 5) OR s = 'a'"),
+    ("v_in_value", "SELECT id, k IN (SELECT k FROM u WHERE w > 6) AS found FROM t"),
+    ("v_same_null", "SELECT t.id, u.id AS uid FROM t LEFT JOIN u ON t.k IS NOT DISTINCT FROM u.k AND t.v > u.w"),
     ("v_join_dups", "SELECT h.k, h.v, u.w FROM h JOIN u ON h.k = u.k"),
     ("v_join3", "SELECT t.id, u.id AS uid, h.v FROM t JOIN u ON t.k = u.k JOIN h ON h.k = u.k WHERE t.v > 4"),
     ("v_union_all", "SELECT k, v FROM t UNION ALL SELECT k, v FROM h"),
@@ -197,29 +202,6 @@ impl Law {
         }
         Ok(())
     }
-}
-
-/// The rows as text, each with its count.
-async fn rows(client: &Client, sql: &str) -> Result<BTreeMap<String, usize>> {
-    let mut rows = BTreeMap::new();
-    for message in client.simple_query(sql).await.with_context(|| sql.to_owned())? {
-        if let SimpleQueryMessage::Row(row) = message {
-            let cells: Vec<_> = (0..row.len()).map(|i| row.get(i).unwrap_or("NULL")).collect();
-            *rows.entry(cells.join(" | ")).or_default() += 1;
-        }
-    }
-    Ok(rows)
-}
-
-fn difference(view: &BTreeMap<String, usize>, afresh: &BTreeMap<String, usize>) -> String {
-    let mut lines = Vec::new();
-    for row in view.keys().chain(afresh.keys()).collect::<std::collections::BTreeSet<_>>() {
-        let (in_view, in_query) = (view.get(row).unwrap_or(&0), afresh.get(row).unwrap_or(&0));
-        if in_view != in_query {
-            lines.push(format!("view {in_view}x, query {in_query}x: {row}"));
-        }
-    }
-    lines.join("\n")
 }
 
 #[tokio::test(flavor = "multi_thread")]

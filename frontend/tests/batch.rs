@@ -234,6 +234,46 @@ fn subqueries_keep_nulls() {
 }
 
 #[test]
+fn comparisons_with_subqueries_have_three_values() {
+    // t.a is 1, 1, 2, 3, NULL; u.a is 1, 2, 4, NULL.
+    check("select a from t where a not in (select a from u) or a = 3", &["3"]);
+    check("select a from t where not (a in (select a from u) and a > 0)", &[]);
+    check("select count(*) from t where (a in (select a from u)) is null", &["2"]);
+    check(
+        "select a, a in (select a from u), a not in (select a from u) from t where a > 1",
+        &["2 true false", "3 NULL NULL"],
+    );
+    check("select a, a in (select a from u where a is not null) from t where a > 1", &["2 true", "3 false"]);
+    check("select a in (select a from u where false) from t where a is null", &["false"]);
+    check("select case when a not in (select a from u) then 1 else 2 end from t where a > 1", &["2", "2"]);
+    check(
+        "select bool_or(a in (select a from u)), bool_and(a in (select a from u)) from t where a > 1",
+        &["true true"],
+    );
+    check("select a from t where a > 1 order by a in (select a from u) nulls first", &["3", "2"]);
+    check("select a from t group by a having not (a in (select a from u) and count(*) > 0)", &[]);
+    check("select a, exists (select 1 from u where u.a > t.a) from t where a > 1", &["2 true", "3 true"]);
+    check("select exists (select 1 from u where a = 9), not exists (select 1 from u)", &["false false"]);
+    check("select a from t where a > 1 and (exists (select 1 from u where u.a > t.a + 1) or a = 9)", &["2"]);
+    check("select a from t where a >= all (select a from u where a is not null and a < 3)", &["2", "3"]);
+    check("select a from t where a >= all (select a from u)", &[]);
+    check("select a from t where a < any (select a from u where u.a > t.a) and a > 1", &["2", "3"]);
+    check(
+        "select a, a > any (select a from u), a > all (select a from u where a < 3) from t where a > 1",
+        &["2 true false", "3 true true"],
+    );
+    check("select a from t where not (a < any (select a from u where a is not null)) or a = 1", &["1", "1"]);
+    check("select a from t where a not in (select u.a from u where u.a = t.a)", &["3", "NULL"]);
+    check("select a, a in (select u.a from u where u.a <> t.a + 1) from t where a > 1", &["2 true", "3 false"]);
+    check(
+        "select t.a, u.a from t left join u on u.a = t.a and t.a in (select a from u where a > 1) where t.a > 0",
+        &["1 NULL", "1 NULL", "2 2", "3 NULL"],
+    );
+    check("select t.a from t join u on u.a = t.a and exists (select 1 from u x where x.a > t.a + u.a)", &["1", "1"]);
+    check("select 3 in (select a from u), 2 < all (select a from u)", &["NULL false"]);
+}
+
+#[test]
 fn hidden_columns_can_be_named() {
     check("select _row_id, a from t where a = 2", &["2 2"]);
     check("select *, _row_id from (select a, _row_id from t) s where a = 2", &["2 2 2"]);

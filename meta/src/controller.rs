@@ -74,12 +74,14 @@ pub enum Action {
     Publish { frontier: Epoch, changed: Epoch },
     /// The job has caught up with its inputs for the first time: it can be queried.
     Created,
-    /// Abort the actors.
+    /// Abort the actors. [`Action::Pause`], [`Action::StayDown`] or [`Action::Gone`] follows when no commit is under way.
     Stop,
     /// Come back with [`Event::Retry`] after a pause, the longer the more attempts failed in a row.
     Pause { attempt: u32 },
     /// Ask the clock for an epoch soon.
     RequestTick,
+    /// Nothing runs until somebody acts.
+    StayDown,
     /// Nothing runs and nothing will: state may be removed.
     Gone,
 }
@@ -395,7 +397,7 @@ impl JobController {
             }
             After::Stay => {
                 self.phase = Phase::Stopped;
-                vec![]
+                vec![Action::StayDown]
             }
             After::Drop => {
                 self.phase = Phase::Gone;

@@ -33,7 +33,7 @@ pub enum Phase {
     /// Reads what exists.
     Creating,
     Running,
-    /// Waits after a failure.
+    /// Failed; waits for a commit that is under way or for the next attempt.
     Failing,
     /// Stays down until somebody acts.
     Stopped,
@@ -269,6 +269,8 @@ impl Shell {
             ShellEvent::Dml(statement) => {
                 match &self.running {
                     Some(running) => self.waiting.extend(running.dml(statement).err()),
+                    // Dropped, which its session is told.
+                    None if self.state.borrow().phase == Phase::Stopped => {}
                     None => self.waiting.push(statement),
                 }
                 Some(Event::Dml)
@@ -359,10 +361,12 @@ impl Shell {
             }
             Action::Created => {
                 let id = self.job.object.id;
-                if !self.state.borrow().created
-                    && let Err(error) = self.around.meta_store.set_created(id).await
-                {
-                    tracing::error!(job = %id, %error, "record that the job was created");
+                if !self.state.borrow().created {
+                    // Nobody is told before it is durable: a creation that is not recorded is undone by the next start.
+                    while let Err(error) = self.around.meta_store.set_created(id).await {
+                        tracing::error!(job = %id, %error, "record that the job was created");
+                        tokio::time::sleep(BACKOFF_FIRST).await;
+                    }
                 }
                 self.state.send_modify(|s| {
                     s.created = true;
@@ -372,11 +376,16 @@ impl Shell {
             Action::Stop => {
                 self.running = None;
                 self.collected.clear();
+                // Whoever waits for a job gives up when it is stopped for good, which is not known yet.
+                self.state.send_modify(|s| s.phase = Phase::Failing);
+            }
+            Action::StayDown => {
+                self.lose();
+                self.waiting.clear();
                 self.state.send_modify(|s| s.phase = Phase::Stopped);
             }
             Action::Pause { attempt } => {
                 self.lose();
-                self.state.send_modify(|s| s.phase = Phase::Failing);
                 let pause = BACKOFF_FIRST.saturating_mul(1 << (attempt - 1).min(16)).min(BACKOFF_MAX);
                 let events = self.job.events.clone();
                 tokio::spawn(async move {

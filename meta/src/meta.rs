@@ -100,7 +100,9 @@ impl Meta {
             let orphaned = stored.object.depends_on.iter().any(|id| abandoned.contains(id));
             if unfinished || orphaned { abandoned.push(stored.object.id) } else { objects.push(stored) }
         }
-        store.delete(&abandoned).await?;
+        if !abandoned.is_empty() {
+            store.delete(&abandoned).await?;
+        }
         let jobs: Vec<_> = objects.iter().map(|o| o.object.id).collect();
         let plans = || objects.iter().filter_map(|o| o.object.plan.as_ref());
         let tables: Vec<TableId> = plans().flat_map(|p| p.tables().into_iter().map(|t| t.id)).collect();
@@ -199,8 +201,13 @@ impl Meta {
             let kind = if existing.kind == ObjectKind::Index { "relation" } else { existing.kind.sql() };
             return Err(MetaError::Exists { kind, name: object.name.clone() });
         }
-        match object.depends_on.iter().find(|id| catalog.get(**id).is_none()) {
-            Some(gone) => Err(MetaError::InputGone(*gone)),
+        if let Some(gone) = object.depends_on.iter().find(|id| catalog.get(**id).is_none()) {
+            return Err(MetaError::InputGone(*gone));
+        }
+        // What is still being created may be undone, at the next start too, and would take with it what was created on it.
+        let jobs = self.shared.jobs();
+        match object.depends_on.iter().filter_map(|id| jobs.get(id)).find(|job| !job.state.borrow().created) {
+            Some(unfinished) => Err(MetaError::NotCreated { name: unfinished.object.name.clone() }),
             None => Ok(()),
         }
     }
@@ -312,6 +319,10 @@ impl Meta {
         let job = self.shared.jobs().get(&table).cloned().ok_or(MetaError::NotATable(table))?;
         if job.object.kind != ObjectKind::Table {
             return Err(MetaError::NotATable(table));
+        }
+        if !job.state.borrow().created {
+            // The creation may still be undone, with all rows.
+            return Err(MetaError::NotCreated { name: job.object.name.clone() });
         }
         let (sender, receiver) = oneshot::channel();
         let statement = Statement { chunks, epoch: sender };

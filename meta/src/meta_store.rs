@@ -1,4 +1,7 @@
 //! The catalog, durably: a SQLite file, or PostgreSQL by URL.
+//!
+//! With the feature `failpoints` there is a failpoint before and after each transaction, at which `return` ends the
+//! process.
 
 use std::sync::Arc;
 
@@ -61,37 +64,46 @@ impl MetaStore {
     pub async fn insert(&self, object: &Object, background: bool) -> Result<()> {
         let id = i64::from(object.id.0);
         let body = serde_json::to_string(object).map_err(|source| MetaError::Entry { id, source })?;
+        fail::fail_point!("meta::insert::before", |_| std::process::abort());
         sqlx::query("INSERT INTO objects (id, body, created, background) VALUES ($1, $2, 0, $3)")
             .bind(id)
             .bind(body)
             .bind(i64::from(background))
             .execute(&self.pool)
             .await?;
+        fail::fail_point!("meta::insert::after", |_| std::process::abort());
         Ok(())
     }
 
     /// The job has caught up with its inputs.
     pub async fn set_created(&self, id: JobId) -> Result<()> {
+        fail::fail_point!("meta::set_created::before", |_| std::process::abort());
         let update = sqlx::query("UPDATE objects SET created = 1 WHERE id = $1");
         update.bind(i64::from(id.0)).execute(&self.pool).await?;
+        fail::fail_point!("meta::set_created::after", |_| std::process::abort());
         Ok(())
     }
 
     /// Removes objects, all or none.
     pub async fn delete(&self, ids: &[JobId]) -> Result<()> {
+        fail::fail_point!("meta::delete::before", |_| std::process::abort());
         let mut transaction = self.pool.begin().await?;
         for id in ids {
             let delete = sqlx::query("DELETE FROM objects WHERE id = $1");
             delete.bind(i64::from(id.0)).execute(&mut *transaction).await?;
         }
+        fail::fail_point!("meta::delete::within", |_| std::process::abort());
         transaction.commit().await?;
+        fail::fail_point!("meta::delete::after", |_| std::process::abort());
         Ok(())
     }
 
     /// Takes `count` fresh ids and returns the first.
     pub async fn allocate_ids(&self, count: u32) -> Result<u32> {
+        fail::fail_point!("meta::allocate_ids::before", |_| std::process::abort());
         let take = sqlx::query("UPDATE counters SET value = value + $1 WHERE name = 'next_id' RETURNING value");
         let row = take.bind(i64::from(count)).fetch_one(&self.pool).await?;
+        fail::fail_point!("meta::allocate_ids::after", |_| std::process::abort());
         let next: i64 = row.try_get(0)?;
         Ok((next - i64::from(count)) as u32)
     }
@@ -104,13 +116,17 @@ impl MetaStore {
 
     /// Adds a schema.
     pub async fn insert_schema(&self, name: &str) -> Result<()> {
+        fail::fail_point!("meta::insert_schema::before", |_| std::process::abort());
         sqlx::query("INSERT INTO schemas (name) VALUES ($1)").bind(name).execute(&self.pool).await?;
+        fail::fail_point!("meta::insert_schema::after", |_| std::process::abort());
         Ok(())
     }
 
     /// Removes a schema.
     pub async fn delete_schema(&self, name: &str) -> Result<()> {
+        fail::fail_point!("meta::delete_schema::before", |_| std::process::abort());
         sqlx::query("DELETE FROM schemas WHERE name = $1").bind(name).execute(&self.pool).await?;
+        fail::fail_point!("meta::delete_schema::after", |_| std::process::abort());
         Ok(())
     }
 }

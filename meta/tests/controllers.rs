@@ -118,7 +118,7 @@ impl World {
                 job.injected.clear();
             }
             Action::Pause { .. } => job.retry = true,
-            Action::RequestTick | Action::Gone => {}
+            Action::RequestTick | Action::StayDown | Action::Gone => {}
         }
     }
 

@@ -1,14 +1,16 @@
 //! The data directory: one process owns it, and only what Weir made is opened.
 //!
 //! ```text
-//! LOCK        locked while a process runs
+//! LOCK        locked while a process runs; says its id, then the addresses of its SQL and HTTP listeners, a line each
 //! VERSION     format of the directory
 //! store/      state (RocksDB)
+//! spill/      what queries have no memory for; emptied at each start
 //! meta.db     catalog (SQLite), unless a meta store is given by URL
 //! ```
 
 use std::fs::{self, File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -20,7 +22,7 @@ const VERSION: u32 = 1;
 /// An open data directory. Unlocked when dropped, or when the process ends in whatever way.
 pub struct DataDir {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl DataDir {
@@ -49,12 +51,31 @@ impl DataDir {
                 Err(_) => bail!("{} is not a Weir data directory: VERSION says `{}`", path.display(), text.trim()),
             },
         }
-        Ok(DataDir { path: path.to_owned(), _lock: lock })
+        Ok(DataDir { path: path.to_owned(), lock })
+    }
+
+    /// Says in the lock file who owns the directory and where it answers, in one write.
+    pub fn say_ready(&self, sql: SocketAddr, http: SocketAddr) -> Result<()> {
+        let text = format!("{}\n{sql}\n{http}\n", std::process::id());
+        (&self.lock).write_all(text.as_bytes()).with_context(|| format!("write {}", self.path.join("LOCK").display()))
     }
 
     /// Where the state store is.
     pub fn store(&self) -> PathBuf {
         self.path.join("store")
+    }
+
+    /// An empty folder for what queries spill.
+    pub fn spill(&self) -> Result<PathBuf> {
+        let path = self.path.join("spill");
+        match fs::remove_dir_all(&path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                return Err(e).with_context(|| format!("empty {}", path.display()));
+            }
+            _ => {}
+        }
+        fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
+        Ok(path)
     }
 
     /// URL of the meta store in this directory.
@@ -73,7 +94,10 @@ fn lock(path: &Path) -> Result<File> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path_of_lock);
     let file = file.with_context(|| format!("open {}", path_of_lock.display()))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
+        Ok(()) => {
+            file.set_len(0).with_context(|| format!("empty {}", path_of_lock.display()))?;
+            Ok(file)
+        }
         Err(rustix::io::Errno::WOULDBLOCK) => {
             bail!("data directory {} is in use by another Weir process", path.display())
         }

@@ -74,6 +74,7 @@ async fn run(config: Config) -> Result<()> {
     let dir = DataDir::open(&config.data_dir)?;
     let limit = config.memory_limit.unwrap_or_else(memory::default_limit);
     let store = Store::open(&dir.store(), store_options(limit)).context("open the state store")?;
+    weir_frontend::batch::configure(limit / 10, Some(dir.spill()?)).context("set up batch queries")?;
     let engine = Engine { store, memory: Arc::new(MemoryLimit::new(limit / 2)) };
     let options = MetaOptions {
         meta_store: config.meta_store.clone().unwrap_or_else(|| dir.meta_store_url()),
@@ -87,10 +88,12 @@ async fn run(config: Config) -> Result<()> {
         // The sender lives until the end of this function.
         let _ = stopped.wait_for(|stop| *stop).await;
     };
+    let http_address = http.local_addr().context("address of the HTTP listener")?;
     let http = tokio::spawn(http::serve(meta.clone(), http, until_stopped(stopped.clone())));
     let sql_address = sql.local_addr().context("address of the SQL listener")?;
     let serving = tokio::spawn(weir_frontend::pg::serve(meta.clone(), sql, until_stopped(stopped)));
-    tracing::info!(%sql_address, data_dir = %config.data_dir.display(), memory_limit = limit, "ready");
+    dir.say_ready(sql_address, http_address)?;
+    tracing::info!(%sql_address, %http_address, data_dir = %config.data_dir.display(), memory_limit = limit, "ready");
 
     wait_for_signal().await?;
     tracing::info!("stopping");
@@ -101,7 +104,7 @@ async fn run(config: Config) -> Result<()> {
     Ok(())
 }
 
-/// A third of the memory limit goes to RocksDB and the change-log tails; the rest is for operators and queries.
+/// Nearly a third of the memory limit goes to RocksDB and the change-log tails, half to operators, a tenth to queries.
 fn store_options(limit: usize) -> StoreOptions {
     StoreOptions { block_cache_bytes: limit / 5, tail_bytes: limit / 10, sync: true }
 }

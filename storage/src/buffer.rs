@@ -1,32 +1,59 @@
 //! Writes that are not committed yet, as layers over what is.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use weir_common::Epoch;
+use weir_common::row::ByteRows;
 
-/// What a write costs in memory beside its bytes.
-const WRITE_OVERHEAD_BYTES: usize = 100;
+/// How many bytes of a key an [`Entry`] holds.
+const HEAD_BYTES: usize = size_of::<u128>();
+/// What a write costs in memory beside its bytes: its entry, and two ends in [`ByteRows`].
+const WRITE_OVERHEAD_BYTES: usize = size_of::<Entry>() + 2 * size_of::<usize>();
+/// In [`Entry::row`]: the key is deleted.
+const DELETED: u32 = 1 << 31;
 
 /// The writes of one epoch to one table. Key: vnode and memcomparable key. Value: the row's, or `None` if deleted.
 ///
-/// Keys and values are parts of the buffers that a whole chunk was encoded into: no allocation per row.
+/// A write is appended; nothing is compared before somebody reads or the epoch ends. What is written by then becomes a
+/// sorted run, and runs are merged when they are about as large as each other, as in a log-structured merge tree (O'Neil et
+/// al. 1996): a write takes part in a logarithmic number of merges, and a read looks into as many runs.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
-    writes: BTreeMap<Bytes, Option<Bytes>>,
+    /// Keys and values as whole chunks were encoded: no allocation per row.
+    parts: Vec<(ByteRows, ByteRows)>,
+    /// Oldest first. Each is sorted by key and has a key once.
+    runs: Vec<Vec<Entry>>,
+    /// Newer than all runs, in order of arrival.
+    recent: Vec<Entry>,
     bytes: usize,
 }
 
+/// Where a write is.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// The first bytes of the key, so that most comparisons need nothing else.
+    head: u128,
+    part: u32,
+    /// In the part; with [`DELETED`] where the key is deleted.
+    row: u32,
+}
+
 impl Buffer {
-    /// The newest write of a key is the one that counts.
-    pub fn write(&mut self, key: Bytes, value: Option<Bytes>) {
-        // An older write of the key still counts, because the buffer that it is part of is still there.
-        self.bytes += key.len() + value.as_ref().map_or(0, Bytes::len) + WRITE_OVERHEAD_BYTES;
-        self.writes.insert(key, value);
+    /// Adds writes in order; the newest write of a key is the one that counts. `deleted` says of each row whether its key
+    /// is deleted.
+    pub fn write(&mut self, keys: ByteRows, values: ByteRows, deleted: impl Fn(usize) -> bool) {
+        let part = self.parts.len() as u32;
+        assert!(keys.len() < DELETED as usize, "a chunk has less than 2^31 rows");
+        self.bytes += keys.bytes() + values.bytes() + keys.len() * WRITE_OVERHEAD_BYTES;
+        self.recent.extend(keys.iter().enumerate().map(|(row, key)| {
+            let mark = if deleted(row) { DELETED } else { 0 };
+            Entry { head: head(key), part, row: row as u32 | mark }
+        }));
+        self.parts.push((keys, values));
     }
 
     /// Bytes that the writes take in memory.
@@ -34,19 +61,142 @@ impl Buffer {
         self.bytes
     }
 
-    /// How many keys are written.
+    /// Whether nothing is written.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// How many keys are written. The buffer is [sealed](Buffer::seal).
     pub fn len(&self) -> usize {
-        self.writes.len()
+        self.sealed().len()
     }
 
-    /// All writes in key order.
+    /// All writes in key order. The buffer is [sealed](Buffer::seal).
     pub fn iter(&self) -> impl Iterator<Item = Write<'_>> {
-        self.writes.iter().map(|(key, value)| (&key[..], value.as_deref()))
+        self.sealed().iter().map(|entry| (self.key(entry), self.value(entry)))
     }
 
-    fn range<'a>(&'a self, range: Range<'_>, reverse: bool) -> Box<dyn Iterator<Item = Write<'a>> + 'a> {
-        let writes = self.writes.range::<[u8], _>(range).map(|(key, value)| (&key[..], value.as_deref()));
-        if reverse { Box::new(writes.rev()) } else { Box::new(writes) }
+    /// Makes all writes readable.
+    fn arrange(&mut self) {
+        if self.recent.is_empty() {
+            return;
+        }
+        let recent = std::mem::take(&mut self.recent);
+        let run = self.sorted(recent);
+        self.runs.push(run);
+        while let [.., older, newer] = &self.runs[..]
+            && older.len() <= 2 * newer.len()
+        {
+            self.merge_last_two();
+        }
+    }
+
+    /// Makes all writes readable as one run: no more are added.
+    fn seal(&mut self) {
+        self.arrange();
+        while self.runs.len() > 1 {
+            self.merge_last_two();
+        }
+    }
+
+    fn sealed(&self) -> &[Entry] {
+        debug_assert!(self.recent.is_empty() && self.runs.len() <= 1, "the buffer is sealed");
+        self.runs.first().map_or(&[], Vec::as_slice)
+    }
+
+    /// By key, the newest write of each.
+    fn sorted(&self, mut entries: Vec<Entry>) -> Vec<Entry> {
+        // In order of arrival, the later of two writes is in a later part or row.
+        let arrival = |e: &Entry| (e.part, e.row & !DELETED);
+        entries.sort_unstable_by(|a, b| self.compare(a, b).then_with(|| arrival(b).cmp(&arrival(a))));
+        entries.dedup_by(|later, first| self.compare(later, first).is_eq());
+        entries
+    }
+
+    fn merge_last_two(&mut self) {
+        let (Some(newer), Some(older)) = (self.runs.pop(), self.runs.pop()) else { return };
+        let mut merged = Vec::with_capacity(older.len() + newer.len());
+        let (mut old, mut new) = (older.iter().peekable(), newer.iter().peekable());
+        while let (Some(a), Some(b)) = (old.peek(), new.peek()) {
+            match self.compare(a, b) {
+                Ordering::Less => merged.extend(old.next()),
+                Ordering::Greater => merged.extend(new.next()),
+                Ordering::Equal => {
+                    merged.extend(new.next());
+                    old.next();
+                }
+            }
+        }
+        merged.extend(old.chain(new));
+        self.runs.push(merged);
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        debug_assert!(self.recent.is_empty(), "writes are arranged before they are read");
+        let head = head(key);
+        let found = self.runs.iter().rev().find_map(|run| {
+            let at = run.partition_point(|e| self.compare_key(e, head, key).is_lt());
+            run.get(at).filter(|e| self.compare_key(e, head, key).is_eq())
+        });
+        found.map(|entry| self.value(entry))
+    }
+
+    /// Each run's writes in the range, newest first.
+    fn range<'a>(&'a self, range: Range<'_>, reverse: bool) -> impl Iterator<Item = Run<'a>> {
+        debug_assert!(self.recent.is_empty(), "writes are arranged before they are read");
+        // The end of the last vnode is behind all keys, and no key itself.
+        let end = match range.1 {
+            Bound::Included([1.., ..]) | Bound::Excluded([1.., ..]) => Bound::Unbounded,
+            end => end,
+        };
+        let bounds = (range.0.map(|key| (head(key), key)), end.map(|key| (head(key), key)));
+        self.runs.iter().rev().filter_map(move |run| {
+            let start = match bounds.0 {
+                Bound::Unbounded => 0,
+                Bound::Included((head, key)) => run.partition_point(|e| self.compare_key(e, head, key).is_lt()),
+                Bound::Excluded((head, key)) => run.partition_point(|e| self.compare_key(e, head, key).is_le()),
+            };
+            let end = match bounds.1 {
+                Bound::Unbounded => run.len(),
+                Bound::Included((head, key)) => run.partition_point(|e| self.compare_key(e, head, key).is_le()),
+                Bound::Excluded((head, key)) => run.partition_point(|e| self.compare_key(e, head, key).is_lt()),
+            };
+            (start < end).then(|| Run { buffer: self, entries: &run[start..end], reverse })
+        })
+    }
+
+    fn key(&self, entry: &Entry) -> &[u8] {
+        self.parts[entry.part as usize].0.get((entry.row & !DELETED) as usize)
+    }
+
+    fn value(&self, entry: &Entry) -> Option<&[u8]> {
+        (entry.row & DELETED == 0).then(|| self.parts[entry.part as usize].1.get(entry.row as usize))
+    }
+
+    #[inline]
+    fn compare(&self, a: &Entry, b: &Entry) -> Ordering {
+        a.head.cmp(&b.head).then_with(|| self.key(a).cmp(self.key(b)))
+    }
+
+    #[inline]
+    fn compare_key(&self, entry: &Entry, head: u128, key: &[u8]) -> Ordering {
+        entry.head.cmp(&head).then_with(|| self.key(entry).cmp(key))
+    }
+}
+
+/// The first bytes of a key as a number; keys whose numbers differ compare like them. The very first byte is left out: as
+/// the high one of a vnode it is zero in all keys, and one only in the end of a range.
+#[inline]
+fn head(key: &[u8]) -> u128 {
+    let Some((high, key)) = key.split_first() else { return 0 };
+    match key.first_chunk::<HEAD_BYTES>() {
+        _ if *high > 0 => u128::MAX,
+        Some(head) => u128::from_be_bytes(*head),
+        None => {
+            let mut padded = [0; HEAD_BYTES];
+            padded[..key.len()].copy_from_slice(key);
+            u128::from_be_bytes(padded)
+        }
     }
 }
 
@@ -55,15 +205,42 @@ pub(crate) type Write<'a> = (&'a [u8], Option<&'a [u8]>);
 /// Bounds of keys. Not empty by construction: the start is before the end.
 pub(crate) type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
+/// A part of a run in the order of a scan.
+struct Run<'a> {
+    buffer: &'a Buffer,
+    entries: &'a [Entry],
+    reverse: bool,
+}
+
+impl<'a> Iterator for Run<'a> {
+    type Item = Write<'a>;
+
+    fn next(&mut self) -> Option<Write<'a>> {
+        let (entry, rest) = if self.reverse { self.entries.split_last()? } else { self.entries.split_first()? };
+        self.entries = rest;
+        Some((self.buffer.key(entry), self.buffer.value(entry)))
+    }
+}
+
 /// The writes of the current epoch over those of epochs that are sealed but not known to be committed.
 #[derive(Debug, Default)]
 pub(crate) struct Layers {
-    pub pending: Buffer,
+    pending: Buffer,
     /// Oldest first.
     sealed: VecDeque<(Epoch, Arc<Buffer>)>,
 }
 
 impl Layers {
+    /// Adds writes of the current epoch; see [`Buffer::write`].
+    pub fn write(&mut self, keys: ByteRows, values: ByteRows, deleted: impl Fn(usize) -> bool) {
+        self.pending.write(keys, values, deleted);
+    }
+
+    /// Makes all writes readable. Comes before [`get`](Layers::get) and [`range`](Layers::range).
+    pub fn arrange(&mut self) {
+        self.pending.arrange();
+    }
+
     /// Forgets what is committed.
     pub fn retire(&mut self, committed: Epoch) {
         while self.sealed.front().is_some_and(|(epoch, _)| *epoch <= committed) {
@@ -74,8 +251,10 @@ impl Layers {
     /// The pending writes become those of the epoch.
     pub fn seal(&mut self, epoch: Epoch) -> Arc<Buffer> {
         assert!(self.sealed.back().is_none_or(|(last, _)| *last < epoch), "epochs are sealed in order");
-        let buffer = Arc::new(std::mem::take(&mut self.pending));
-        if buffer.len() > 0 {
+        let mut buffer = std::mem::take(&mut self.pending);
+        buffer.seal();
+        let buffer = Arc::new(buffer);
+        if !buffer.is_empty() {
             self.sealed.push_back((epoch, buffer.clone()));
         }
         buffer
@@ -83,23 +262,24 @@ impl Layers {
 
     /// Bytes that all layers take in memory.
     pub fn bytes(&self) -> usize {
-        self.pending.bytes + self.sealed.iter().map(|(_, buffer)| buffer.bytes).sum::<usize>()
+        self.pending.bytes() + self.sealed.iter().map(|(_, buffer)| buffer.bytes()).sum::<usize>()
     }
 
     /// The newest write of a key: `Some(None)` if it is deleted, `None` if no layer knows.
     pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
-        self.newest_first().find_map(|buffer| buffer.writes.get(key)).map(Option::as_deref)
+        self.newest_first().find_map(|buffer| buffer.get(key))
     }
 
     /// Whether there is no write.
     pub fn is_empty(&self) -> bool {
-        self.newest_first().all(|buffer| buffer.writes.is_empty())
+        self.newest_first().all(Buffer::is_empty)
     }
 
     /// The newest write of each key in the range, in key order.
     pub fn range<'a>(&'a self, range: Range<'_>, reverse: bool) -> Merged<'a> {
-        let layers = self.newest_first().filter(|b| b.len() > 0).map(|b| b.range(range, reverse).peekable()).collect();
-        Merged { layers, reverse }
+        let runs =
+            self.newest_first().flat_map(|buffer| buffer.range(range, reverse)).map(Iterator::peekable).collect();
+        Merged { runs, reverse }
     }
 
     fn newest_first(&self) -> impl Iterator<Item = &Buffer> {
@@ -112,10 +292,10 @@ pub(crate) fn scan_order(a: &[u8], b: &[u8], reverse: bool) -> Ordering {
     if reverse { b.cmp(a) } else { a.cmp(b) }
 }
 
-/// Several layers as one: see [`Layers::range`].
+/// Several runs as one: see [`Layers::range`].
 pub(crate) struct Merged<'a> {
     /// Newest first.
-    layers: Vec<Peekable<Box<dyn Iterator<Item = Write<'a>> + 'a>>>,
+    runs: Vec<Peekable<Run<'a>>>,
     reverse: bool,
 }
 
@@ -124,12 +304,85 @@ impl<'a> Iterator for Merged<'a> {
 
     fn next(&mut self) -> Option<Write<'a>> {
         let reverse = self.reverse;
-        // Of equal keys `min_by` takes the first, which is in the newest layer.
-        let heads = self.layers.iter_mut().filter_map(|layer| layer.peek().copied());
+        // Of equal keys `min_by` takes the first, which is in the newest run.
+        let heads = self.runs.iter_mut().filter_map(|run| run.peek().copied());
         let (key, value) = heads.min_by(|a, b| scan_order(a.0, b.0, reverse))?;
-        for layer in &mut self.layers {
-            layer.next_if(|head| head.0 == key);
+        for run in &mut self.runs {
+            run.next_if(|head| head.0 == key);
         }
         Some((key, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeMap;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    /// Short and long keys, so that heads are equal, prefixes of each other, and padded.
+    fn key(rng: &mut SmallRng) -> Vec<u8> {
+        let mut key = vec![0, rng.random_range(0..3)];
+        key.resize([2, 5, 17, 18, 30][rng.random_range(0..5)], rng.random_range(0..2));
+        key.extend(std::iter::repeat_n(0, rng.random_range(0..2)));
+        key
+    }
+
+    #[test]
+    fn reads_are_those_of_a_map() {
+        let mut rng = SmallRng::seed_from_u64(7);
+        for _ in 0..200 {
+            let (mut layers, mut model) = (Layers::default(), BTreeMap::<Vec<u8>, Option<Vec<u8>>>::new());
+            for epoch in 1..4 {
+                for _ in 0..rng.random_range(0..6) {
+                    let rows = rng.random_range(0..20);
+                    let keys: Vec<_> = (0..rows).map(|_| key(&mut rng)).collect();
+                    let values: Vec<_> = (0..rows).map(|_| vec![rng.random::<u8>(); 2]).collect();
+                    let deleted: Vec<_> = (0..rows).map(|_| rng.random_bool(0.3)).collect();
+                    for ((key, value), deleted) in keys.iter().zip(&values).zip(&deleted) {
+                        model.insert(key.clone(), (!deleted).then(|| value.clone()));
+                    }
+                    let shared = |rows: &[Vec<u8>]| rows.iter().map(Vec::as_slice).collect::<ByteRows>();
+                    layers.write(shared(&keys), shared(&values), |row| deleted[row]);
+                    if rng.random_bool(0.5) {
+                        check(&mut layers, &model, &mut rng);
+                    }
+                }
+                let sealed = layers.seal(Epoch(epoch));
+                let sealed: Vec<_> = sealed.iter().collect();
+                assert!(sealed.is_sorted_by(|a, b| a.0 < b.0));
+                assert!(sealed.iter().all(|(key, value)| model[*key].as_deref() == *value));
+                check(&mut layers, &model, &mut rng);
+            }
+        }
+    }
+
+    fn check(layers: &mut Layers, model: &BTreeMap<Vec<u8>, Option<Vec<u8>>>, rng: &mut SmallRng) {
+        layers.arrange();
+        for _ in 0..10 {
+            let key = key(rng);
+            assert_eq!(layers.get(&key), model.get(&key).map(Option::as_deref));
+        }
+        let (mut a, mut b) = (key(rng), key(rng));
+        if a > b {
+            std::mem::swap(&mut a, &mut b);
+        }
+        let start = [Bound::Unbounded, Bound::Included(&a[..]), Bound::Excluded(&a[..])][rng.random_range(0..3)];
+        let ends = [Bound::Unbounded, Bound::Included(&b[..]), Bound::Excluded(&b[..]), Bound::Excluded(&[1, 0][..])];
+        let end = ends[rng.random_range(0..4)];
+        if a == b {
+            return;
+        }
+        let mut expected: Vec<_> =
+            model.range::<[u8], _>((start, end)).map(|(key, value)| (&key[..], value.as_deref())).collect();
+        let reverse = rng.random_bool(0.5);
+        if reverse {
+            expected.reverse();
+        }
+        assert_eq!(layers.range((start, end), reverse).collect::<Vec<_>>(), expected);
     }
 }

@@ -121,7 +121,8 @@ impl StateTable {
     }
 
     /// The rows with these full keys.
-    pub async fn get_many(&self, keys: &ByteRows) -> Result<Found, StorageError> {
+    pub async fn get_many(&mut self, keys: &ByteRows) -> Result<Found, StorageError> {
+        self.layers.arrange();
         let mut stored_keys = Vec::new();
         let mut stored_at = Vec::new();
         let mut values = Vec::with_capacity(keys.len());
@@ -148,7 +149,8 @@ impl StateTable {
     /// The rows of these ranges, one range after the other, each in its order.
     ///
     /// Panics when a range touches a vnode that is not owned.
-    pub async fn scan(&self, ranges: &[ScanRange]) -> Result<Scanned, StorageError> {
+    pub async fn scan(&mut self, ranges: &[ScanRange]) -> Result<Scanned, StorageError> {
+        self.layers.arrange();
         ranges.iter().for_each(|range| self.check_range(range));
         blocking(|| self.scan_ranges(ranges))
     }
@@ -210,19 +212,15 @@ impl StateTable {
     /// Panics when columns are not those of the table, or a vnode is not owned.
     pub fn write(&mut self, changes: &Chunk) -> Result<(), StorageError> {
         let (keys, values) = self.codec.encode(changes.batch())?;
-        for (i, (key, value)) in keys.into_shared().zip(values.into_shared()).enumerate() {
-            self.check_owned(&key);
-            self.layers.pending.write(key, (changes.sign(i) > 0).then_some(value));
-        }
+        keys.iter().for_each(|key| self.check_owned(key));
+        self.layers.write(keys, values, |row| changes.sign(row) < 0);
         Ok(())
     }
 
     /// Removes the rows with these full keys.
     pub fn delete(&mut self, keys: &ByteRows) {
-        for key in keys.clone().into_shared() {
-            self.check_owned(&key);
-            self.layers.pending.write(key, None);
-        }
+        keys.iter().for_each(|key| self.check_owned(key));
+        self.layers.write(keys.clone(), ByteRows::new(), |_| true);
     }
 
     /// Ends an epoch: its writes leave for the commit of the job, and are still read back here.

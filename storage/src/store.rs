@@ -150,7 +150,7 @@ impl Store {
         if let Some(frontier) = known.get().filter(|f| epoch <= *f) {
             return Err(StorageError::Fenced { job, epoch, frontier });
         }
-        fail::fail_point!("storage::commit::before");
+        fail::fail_point!("storage::commit::before", |_| std::process::abort());
         let mut batch = WriteBatch::default();
         for sealed in &tables {
             self.add_writes(&mut batch, sealed);
@@ -166,7 +166,7 @@ impl Store {
             return Err(StorageError::Commit { job, epoch, source });
         }
         known.set(epoch);
-        fail::fail_point!("storage::commit::after");
+        fail::fail_point!("storage::commit::after", |_| std::process::abort());
         Ok(())
     }
 
@@ -236,13 +236,16 @@ impl Store {
     pub fn truncate_log(&self, table: TableId, up_to: Epoch) -> Result<(), StorageError> {
         let dropped = locked(&self.logs).truncate(table, up_to);
         let Some((last, _)) = dropped.last() else { return Ok(()) };
+        fail::fail_point!("storage::truncate_log::before", |_| std::process::abort());
         let mut batch = WriteBatch::default();
         self.delete_log(&mut batch, table, &dropped);
         batch.put_cf(self.progress(), log_truncated_key(table), last.0.to_be_bytes());
         // Not synced, and not taken back if it fails: what stays on disk is there again after a restart, and truncated
         // again.
         let written = self.db.write_opt(batch, &WriteOptions::default());
-        written.map_err(|source| StorageError::TruncateLog { table, source })
+        written.map_err(|source| StorageError::TruncateLog { table, source })?;
+        fail::fail_point!("storage::truncate_log::after", |_| std::process::abort());
+        Ok(())
     }
 
     fn delete_log(&self, batch: &mut WriteBatch, table: TableId, epochs: &[(Epoch, u32)]) {
@@ -269,7 +272,10 @@ impl Store {
 
     /// Deletes tables with their change logs, and the frontier of the job they belong to.
     pub fn drop_tables(&self, job: JobId, tables: &[TableId]) -> Result<(), StorageError> {
-        self.delete(&[job], tables)
+        fail::fail_point!("storage::drop_tables::before", |_| std::process::abort());
+        self.delete(&[job], tables)?;
+        fail::fail_point!("storage::drop_tables::after", |_| std::process::abort());
+        Ok(())
     }
 
     /// Deletes all jobs and tables but these. For the start of a process, when a crash may have left behind what the
@@ -286,7 +292,10 @@ impl Store {
             return Ok(());
         }
         tracing::info!(?jobs, ?tables, "deleting what no catalog entry owns");
-        self.delete(&jobs, &tables)
+        fail::fail_point!("storage::retain::before", |_| std::process::abort());
+        self.delete(&jobs, &tables)?;
+        fail::fail_point!("storage::retain::after", |_| std::process::abort());
+        Ok(())
     }
 
     /// The tables that have keys in a column family, where the table id is at `offset`.

@@ -307,7 +307,7 @@ impl CachedTable {
     }
 
     /// Whether the actor's part of the table has no row.
-    async fn is_empty(&self) -> Result<bool> {
+    async fn is_empty(&mut self) -> Result<bool> {
         let mut ranges: Vec<(u16, u16)> = Vec::new();
         for vnode in self.table.vnodes().iter().map(|v| u16::from(v.0)) {
             match ranges.last_mut() {

@@ -1,7 +1,5 @@
 //! Many byte strings in one buffer.
 
-use bytes::Bytes;
-
 /// Byte strings of varying length, kept one after the other in one buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ByteRows {
@@ -67,13 +65,6 @@ impl ByteRows {
         &self.data[start..self.ends[i]]
     }
 
-    /// All strings in order, each a part of the one buffer, which stays as long as any of them.
-    pub fn into_shared(self) -> impl ExactSizeIterator<Item = Bytes> {
-        let data = Bytes::from(self.data);
-        let mut start = 0;
-        self.ends.into_iter().map(move |end| data.slice(std::mem::replace(&mut start, end)..end))
-    }
-
     /// All strings in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         (0..self.len()).map(|i| self.get(i))
@@ -101,7 +92,6 @@ mod tests {
         assert_eq!((rows.len(), rows.bytes(), rows.get(1)), (3, 5, &b""[..]));
         assert_eq!(rows.iter().collect::<Vec<_>>(), [&b"ab"[..], b"", b"cde"]);
         assert_eq!(rows.iter().collect::<ByteRows>(), rows);
-        assert_eq!(rows.clone().into_shared().collect::<Vec<_>>(), [&b"ab"[..], b"", b"cde"]);
         assert!(ByteRows::new().is_empty());
     }
 }

@@ -17,6 +17,7 @@ mod readers;
 mod relation;
 mod run;
 mod scan;
+mod zeros;
 
 pub(crate) use keys::relation_keys;
 pub use overlay::Overlay;

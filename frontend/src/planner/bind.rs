@@ -9,8 +9,6 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast};
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use weir_common::catalog::{ColumnDef, Object};
 use weir_common::{SqlState, SqlType};
 
@@ -19,6 +17,7 @@ use super::relation::RelationTable;
 use super::using::{self, Columns};
 use super::{Scope, logical, names, outer, rewrite};
 use crate::error::{Result, SqlError};
+use crate::statement;
 
 /// A query, bound to the catalog.
 #[derive(Clone, Debug)]
@@ -81,9 +80,7 @@ pub fn plan_expr(
 pub(super) fn view(scope: &Scope<'_>, object: &Object, depth: usize) -> DFResult<(LogicalPlan, Vec<Arc<Object>>)> {
     let broken = |message: String| SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message);
     let text = object.query.as_deref().unwrap_or_default();
-    let query = Parser::new(&PostgreSqlDialect {})
-        .try_with_sql(text)
-        .and_then(|mut parser| parser.parse_query())
+    let query = statement::parse_query(text)
         .map_err(|e| broken(format!("the query of view \"{}\" cannot be read: {e}", object.name)))?;
     let path = [object.schema.clone()];
     let scope = Scope { search_path: &path, ..*scope };
@@ -110,7 +107,7 @@ pub(super) fn generated(scope: &Scope<'_>, object: &Object, table: Arc<RelationT
             None if !read.schema().has_column(&stored) => continue,
             None => Expr::Column(stored),
             Some(sql) => {
-                let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut p| p.parse_expr());
+                let parsed = statement::parse_expr(sql);
                 let parsed = parsed.map_err(|e| SqlError::syntax(e.to_string()))?;
                 plan_expr(scope, &parsed, read.schema(), Some(&column.sql_type), &[])?.alias(&column.name)
             }

@@ -17,7 +17,9 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
     plan.apply_with_subqueries(|node| {
         refused = match node {
             LogicalPlan::Filter(filter) => condition(&filter.predicate),
-            LogicalPlan::Aggregate(aggregate) => aggregate.aggr_expr.iter().find_map(nested),
+            LogicalPlan::Aggregate(aggregate) => {
+                aggregate.aggr_expr.iter().find_map(|e| nested(e).or_else(|| outer(e)))
+            }
             LogicalPlan::Union(union) => mixed(union),
             _ => None,
         };
@@ -38,6 +40,26 @@ fn nested(expr: &Expr) -> Option<SqlError> {
         aggregates > 1
     })
     .then(|| SqlError::new(SqlState::GROUPING_ERROR, "aggregate function calls cannot be nested"))
+}
+
+/// In SQL, an aggregate over columns of an outer query alone is one of that query.
+fn outer(expr: &Expr) -> Option<SqlError> {
+    let is_outer = |e: &Expr| matches!(e, Expr::OuterReferenceColumn(..));
+    let mut found = None;
+    contains(expr, |e| {
+        if let Expr::AggregateFunction(call) = e {
+            let over_outer = call.params.args.iter().any(|a| contains(a, is_outer));
+            let over_own = call.params.args.iter().any(|a| contains(a, |e| matches!(e, Expr::Column(_))));
+            if over_outer && !over_own {
+                found = Some(
+                    SqlError::unsupported("an aggregate function over columns of an outer query alone")
+                        .with_hint("Aggregate a column of the subquery, or move the aggregate to the outer query."),
+                );
+            }
+        }
+        found.is_some()
+    });
+    found
 }
 
 fn contains(expr: &Expr, mut found: impl FnMut(&Expr) -> bool) -> bool {

@@ -7,8 +7,6 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use weir_common::catalog::{ColumnDef, Object};
 use weir_common::key::{KeyOrder, SortColumn};
 use weir_common::plan::{Conflict, Distribution, Dml, JobPlan, Materialize, Node, Project, Sink, StreamPlan, Union};
@@ -21,6 +19,7 @@ use super::optimize::optimize;
 use super::stream::{Builder, Phys, encode, physical};
 use super::{Scope, properties};
 use crate::error::{Result, SqlError};
+use crate::statement;
 
 /// The number of the relation's own table until [`Planned::number`].
 const RELATION: TableId = TableId(0);
@@ -184,7 +183,7 @@ fn fed(
             }
             (Some(at), _) => Arc::new(Column::new(&column.name, at)),
             (None, Some(generated)) => {
-                let expr = parse_expr(generated)?;
+                let expr = statement::parse_expr(generated).map_err(|e| SqlError::syntax(e.to_string()))?;
                 physical(&plan_expr(scope, &expr, &read, Some(&column.sql_type), &[])?, &read)?
             }
             (None, None) => return Err(SqlError::internal("every column is read or generated")),
@@ -192,13 +191,6 @@ fn fed(
         exprs.push(encode(&expr)?);
     }
     Ok(StreamPlan { schema: schema.clone(), node: Node::Project(Project { input: Box::new(plan), exprs }) })
-}
-
-fn parse_expr(sql: &str) -> Result<datafusion::sql::sqlparser::ast::Expr> {
-    Parser::new(&PostgreSqlDialect {})
-        .try_with_sql(sql)
-        .and_then(|mut parser| parser.parse_expr())
-        .map_err(|e| SqlError::syntax(e.to_string()))
 }
 
 /// The job of an index: the relation's key columns and included ones, sorted by the former.

@@ -1,7 +1,8 @@
 //! PostgreSQL's meaning, where the binder's plan has another: rewrites of the bound plan that batch queries and views share.
 //!
 //! 1. Constructs that DataFusion computes in its own way become windows and filters, which mean the same everywhere:
-//!    DISTINCT ON, FETCH FIRST WITH TIES, EXCEPT ALL, INTERSECT ALL.
+//!    DISTINCT ON, FETCH FIRST WITH TIES, EXCEPT ALL, INTERSECT ALL; and subqueries become joins where DataFusion cannot
+//!    make them so, or means another value.
 //! 2. Expressions get PostgreSQL's types and functions ([`super::postgres`]): casts from and to text, sums and averages.
 //! 3. DataFusion's analyzer makes the types of what is left fit.
 //! 4. Columns of the result have types that SQL has a name for.
@@ -28,7 +29,9 @@ use super::{Scope, checks, postgres, types};
 use crate::error::SqlError;
 
 mod dependent;
+mod hoist;
 mod lateral;
+mod predicates;
 
 /// The name of a column that numbers rows, which no user can write.
 const NUMBER: &str = "number\u{1}";
@@ -39,6 +42,7 @@ const FIRST: &str = "first\u{1}";
 /// Gives a bound plan its types and PostgreSQL's meaning.
 pub(super) fn analyze(scope: &Scope<'_>, plan: LogicalPlan) -> Result<LogicalPlan> {
     checks::check(&plan)?;
+    let plan = plan.transform_up_with_subqueries(hoist::hoisted).data()?;
     let plan = plan.transform_up_with_subqueries(structure).data()?;
     let plan = plan.transform_up_with_subqueries(|node| typed(scope, node)).data()?;
     let plan = Analyzer::new().execute_and_check(plan, scope.config, |_, _| {})?;

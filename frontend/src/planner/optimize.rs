@@ -7,11 +7,13 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{JoinType, Result as DFResult};
+use datafusion::common::{DFSchema, JoinType, Result as DFResult};
 use datafusion::config::ConfigOptions;
-use datafusion::logical_expr::expr::{Exists, InSubquery};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, Volatility};
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, Volatility};
 use datafusion::optimizer::decorrelate_lateral_join::DecorrelateLateralJoin;
 use datafusion::optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSubquery;
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
@@ -23,12 +25,12 @@ use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::optimize_unions::OptimizeUnions;
 use datafusion::optimizer::propagate_empty_relation::PropagateEmptyRelation;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
-use datafusion::optimizer::rewrite_set_comparison::RewriteSetComparison;
 use datafusion::optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Optimizer, OptimizerContext, OptimizerRule};
 
 use super::postgres::SINGLE_VALUE;
+use super::relation::RelationTable;
 use super::stream::unsupported;
 use crate::error::{Result, SqlError};
 
@@ -52,7 +54,6 @@ const CLOCKS: [&str; 13] = [
 /// The rules, in order. They run until nothing changes.
 fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     vec![
-        Arc::new(RewriteSetComparison::new()),
         Arc::new(OptimizeUnions::new()),
         Arc::new(SimplifyExpressions::new()),
         Arc::new(EliminateJoin::new()),
@@ -124,68 +125,12 @@ fn refuse_subqueries(plan: &LogicalPlan) -> Result<()> {
     for_each_expr(plan, &mut |expr| match expr {
         Expr::ScalarSubquery(subquery) if !at_most_one_row(&subquery.subquery) => Err(several_rows()),
         _ => Ok(()),
-    })?;
-    let mut refused = None;
-    plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::Filter(filter) = node {
-            let schema = filter.input.schema();
-            for conjunct in datafusion::logical_expr::utils::split_conjunction(&filter.predicate) {
-                let checked = match conjunct {
-                    Expr::Not(inner) if is_predicate_subquery(inner) => Ok(()),
-                    e if is_predicate_subquery(e) => Ok(()),
-                    e => refuse_embedded(e, true, schema),
-                };
-                if let Err(error) = checked {
-                    refused = Some(error);
-                    return Ok(TreeNodeRecursion::Stop);
-                }
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    refused.map_or(Ok(()), Err)
+    })
 }
 
 fn several_rows() -> SqlError {
     unsupported("a scalar subquery that may have several rows")
         .with_hint("Write an aggregate such as max(…) without GROUP BY in the subquery, or a join.")
-}
-
-fn is_predicate_subquery(expr: &Expr) -> bool {
-    matches!(expr, Expr::InSubquery(_) | Expr::Exists(_))
-}
-
-/// IN (subquery) within a larger condition becomes a column that is true or false. Where it would be NULL in SQL, false
-/// does as well, as long as only AND and OR are around it.
-fn refuse_embedded(expr: &Expr, positive: bool, schema: &datafusion::common::DFSchema) -> Result<()> {
-    match expr {
-        Expr::Alias(alias) => refuse_embedded(&alias.expr, positive, schema),
-        Expr::Exists(Exists { .. }) => Ok(()),
-        Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
-            let left_nullable = expr.nullable(schema).unwrap_or(true);
-            let right_nullable = subquery.subquery.schema().fields().first().is_none_or(|f| f.is_nullable());
-            if positive && !negated || !left_nullable && !right_nullable {
-                Ok(())
-            } else {
-                Err(unsupported("NOT IN (subquery) under OR, over columns that may be NULL")
-                    .with_hint("Write NOT EXISTS, or add IS NOT NULL on both sides."))
-            }
-        }
-        Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
-            refuse_embedded(&binary.left, positive, schema)?;
-            refuse_embedded(&binary.right, positive, schema)
-        }
-        other => {
-            let mut found = Ok(());
-            other.apply_children(|child| {
-                if let Err(error) = refuse_embedded(child, false, schema) {
-                    found = Err(error);
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-            found
-        }
-    }
 }
 
 /// Whether a query can never have two rows (for the same values of outer columns).
@@ -195,7 +140,7 @@ pub(super) fn at_most_one_row(plan: &LogicalPlan) -> bool {
         LogicalPlan::EmptyRelation(_) => true,
         LogicalPlan::Values(values) => values.values.len() <= 1,
         LogicalPlan::Projection(projection) => at_most_one_row(&projection.input),
-        LogicalPlan::Filter(filter) => at_most_one_row(&filter.input),
+        LogicalPlan::Filter(filter) => at_most_one_row(&filter.input) || is_keyed(plan, vec![]),
         LogicalPlan::SubqueryAlias(alias) => at_most_one_row(&alias.input),
         LogicalPlan::Sort(sort) => at_most_one_row(&sort.input),
         LogicalPlan::Window(window) => at_most_one_row(&window.input),
@@ -210,5 +155,74 @@ pub(super) fn at_most_one_row(plan: &LogicalPlan) -> bool {
                 && (matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti) || at_most_one_row(&join.right))
         }
         _ => false,
+    }
+}
+
+/// Whether rows of a plan that have the same values in these columns are the same: then conditions `column = value` on
+/// them leave at most one.
+fn is_keyed(plan: &LogicalPlan, mut fixed: Vec<String>) -> bool {
+    match plan {
+        LogicalPlan::Filter(filter) => {
+            let schema = filter.input.schema();
+            for conjunct in split_conjunction(&filter.predicate) {
+                if let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = conjunct {
+                    let sides = [(left.as_ref(), right.as_ref()), (right.as_ref(), left.as_ref())];
+                    let named = |(column, value): (&Expr, &Expr)| {
+                        let is_value = value.column_refs().is_empty() && !value.is_volatile();
+                        is_value.then(|| plain_column(column, schema)).flatten()
+                    };
+                    fixed.extend(sides.into_iter().find_map(named));
+                }
+            }
+            is_keyed(&filter.input, fixed)
+        }
+        LogicalPlan::SubqueryAlias(alias) => is_keyed(&alias.input, fixed),
+        LogicalPlan::Sort(sort) => is_keyed(&sort.input, fixed),
+        LogicalPlan::Projection(projection) => {
+            let input = projection.input.schema();
+            let below = |(e, f): (&Expr, &Arc<arrow::datatypes::Field>)| {
+                fixed.contains(f.name()).then(|| plain_column(e, input)).flatten()
+            };
+            let below = projection.expr.iter().zip(projection.schema.fields()).filter_map(below).collect();
+            is_keyed(&projection.input, below)
+        }
+        LogicalPlan::Aggregate(aggregate) => {
+            let input = aggregate.input.schema();
+            let is_fixed = |e: &Expr| plain_column(e, input).is_some_and(|name| fixed.contains(&name));
+            aggregate.group_expr.iter().all(is_fixed)
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) => {
+            input.schema().fields().iter().all(|f| fixed.contains(f.name())) || is_keyed(input, fixed)
+        }
+        LogicalPlan::TableScan(scan) => {
+            let Ok(provider) = source_as_provider(&scan.source) else { return false };
+            let any: &dyn std::any::Any = provider.as_ref();
+            let Some(table) = any.downcast_ref::<RelationTable>() else { return false };
+            let object = table.object();
+            let relation = object.plan.as_ref().and_then(|p| p.relation.as_ref());
+            relation.is_some_and(|r| r.key.iter().all(|k| fixed.contains(&object.columns[k.column].name)))
+        }
+        _ => false,
+    }
+}
+
+/// The name of the column that this is, if need be as a wider type.
+fn plain_column(expr: &Expr, schema: &DFSchema) -> Option<String> {
+    match expr {
+        Expr::Column(column) => Some(column.name.clone()),
+        Expr::Alias(alias) => plain_column(&alias.expr, schema),
+        Expr::Cast(cast) => {
+            use DataType::{Decimal128, Decimal256, Int16, Int32, Int64, LargeUtf8, Utf8, Utf8View};
+            let from = cast.expr.get_type(schema).ok()?;
+            let is_wider = matches!(
+                (&from, cast.field.data_type()),
+                (Int16, Int32 | Int64) | (Int32, Int64) | (Utf8, LargeUtf8 | Utf8View)
+            ) || matches!(
+                (&from, cast.field.data_type()),
+                (Int16 | Int32 | Int64, Decimal128(_, 0..) | Decimal256(_, 0..))
+            );
+            is_wider.then(|| plain_column(&cast.expr, schema)).flatten()
+        }
+        _ => None,
     }
 }

@@ -12,11 +12,10 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectNamePart, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, TableAlias, TableFactor,
     TableWithJoins, Visit, VisitMut, Visitor, VisitorMut, With,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 
 use super::using::{Columns, normal};
 use crate::error::{Result, SqlError};
+use crate::statement;
 
 /// Follows a table's name in its other name, which no user can write.
 const OTHER: char = '\u{2}';
@@ -116,7 +115,7 @@ impl Rename<'_> {
         let mut columns = Vec::new();
         for item in &select.from {
             let sql = format!("{with}SELECT * FROM {item}");
-            let query = Parser::new(&PostgreSqlDialect {}).try_with_sql(&sql).and_then(|mut p| p.parse_query());
+            let query = statement::parse_query(&sql);
             let query = query.map_err(|e| SqlError::syntax(e.to_string()))?;
             // What cannot be bound alone (it is lateral) is left to the binder.
             columns.extend(self.columns.columns(&query).unwrap_or_default().into_iter().map(|(_, name)| name));

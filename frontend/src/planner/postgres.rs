@@ -56,17 +56,17 @@ pub(super) fn rewrite(scope: &Scope<'_>, expr: Expr, schema: &DFSchema) -> Resul
             let any_float = [&expr, &low, &high].into_iter().any(|e| is_float(e, schema));
             let as_float = |e: Box<Expr>| Box::new(if any_float { float(*e, schema) } else { *e });
             let (expr, low, high) = (as_float(expr), as_float(low), as_float(high));
-            let low = zero(like(scope, *low, &expr, schema), schema);
-            let high = zero(like(scope, *high, &expr, schema), schema);
-            let expr = Box::new(zero(*expr, schema));
+            let low = without_sign(like(scope, *low, &expr, schema), schema);
+            let high = without_sign(like(scope, *high, &expr, schema), schema);
+            let expr = Box::new(without_sign(*expr, schema));
             Ok(Transformed::yes(Expr::Between(Between { expr, negated, low: Box::new(low), high: Box::new(high) })))
         }
         Expr::InList(InList { expr, list, negated }) => {
             let any_float = std::iter::once(&*expr).chain(&list).any(|e| is_float(e, schema));
             let expr = Box::new(if any_float { float(*expr, schema) } else { *expr });
             let list = list.into_iter().map(|e| if any_float { float(e, schema) } else { e });
-            let list = list.map(|item| zero(like(scope, item, &expr, schema), schema)).collect();
-            let expr = Box::new(zero(*expr, schema));
+            let list = list.map(|item| without_sign(like(scope, item, &expr, schema), schema)).collect();
+            let expr = Box::new(without_sign(*expr, schema));
             Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })))
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
@@ -76,7 +76,7 @@ pub(super) fn rewrite(scope: &Scope<'_>, expr: Expr, schema: &DFSchema) -> Resul
             let (left, right) = (ordered(left, schema), ordered(right, schema));
             let any_float = is_float(&left, schema) || is_float(&right, schema);
             let (left, right) = if any_float { (float(left, schema), float(right, schema)) } else { (left, right) };
-            let (left, right) = (zero(left, schema), zero(right, schema));
+            let (left, right) = (without_sign(left, schema), without_sign(right, schema));
             Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))))
         }
         // A sum of an instant and days is computed on the calendar of the time zone.
@@ -254,13 +254,19 @@ impl ScalarUDFImpl for SingleValue {
 
 /// A float to be compared: Arrow tells -0 from 0, PostgreSQL does not. Adding 0 leaves every number as it is, but makes 0 of
 /// -0.
-fn zero(expr: Expr, schema: &DFSchema) -> Expr {
+pub(crate) fn without_sign(expr: Expr, schema: &DFSchema) -> Expr {
     let zero = match expr.get_type(schema) {
         Ok(DataType::Float32) => ScalarValue::Float32(Some(0.0)),
         Ok(DataType::Float64) => ScalarValue::Float64(Some(0.0)),
         _ => return expr,
     };
     match expr {
+        Expr::Literal(ScalarValue::Float32(Some(value)), field) if value == 0.0 => {
+            Expr::Literal(ScalarValue::Float32(Some(0.0)), field)
+        }
+        Expr::Literal(ScalarValue::Float64(Some(value)), field) if value == 0.0 => {
+            Expr::Literal(ScalarValue::Float64(Some(0.0)), field)
+        }
         Expr::Literal(..) => expr,
         Expr::BinaryExpr(BinaryExpr { op: Operator::Plus, ref right, .. }) if matches!(&**right, Expr::Literal(value, _) if *value == zero) => {
             expr
@@ -272,7 +278,7 @@ fn zero(expr: Expr, schema: &DFSchema) -> Expr {
     }
 }
 
-/// Without what [`zero`] adds, where keys are compared and not Arrow's floats.
+/// Without what [`without_sign`] adds, where keys are compared and not Arrow's floats.
 pub(super) fn without_zero(expr: Expr) -> Expr {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Plus, right })
@@ -334,7 +340,7 @@ pub(super) fn aggregate(expr: Expr, schema: &DFSchema) -> Result<(Expr, Option<D
     match expr {
         Expr::Alias(mut alias) => {
             let (inner, output) = aggregate(*alias.expr, schema)?;
-            *alias.expr = inner;
+            *alias.expr = inner.unalias();
             Ok((Expr::Alias(alias), output))
         }
         Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
@@ -354,7 +360,7 @@ pub(super) fn window(expr: Expr, schema: &DFSchema) -> Result<(Expr, Option<Data
     match expr {
         Expr::Alias(mut alias) => {
             let (inner, output) = window(*alias.expr, schema)?;
-            *alias.expr = inner;
+            *alias.expr = inner.unalias();
             Ok((Expr::Alias(alias), output))
         }
         Expr::WindowFunction(mut function) => {

@@ -17,12 +17,10 @@ use datafusion::sql::sqlparser::ast::{
     WindowSpec, WindowType,
 };
 
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
-
 use super::literals::{self, bare, narrow};
-use super::{names, rows, selected, texts};
+use super::{names, rows, texts};
 use crate::error::{Result, SqlError};
+use crate::statement;
 
 /// The function around the number of `FETCH FIRST n ROWS WITH TIES`, until [`super::logical`] resolves it.
 pub(super) const WITH_TIES: &str = "weir_with_ties";
@@ -135,9 +133,6 @@ impl VisitorMut for Rewrite {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> Flow {
-        if let Err(error) = selected::rewrite(&mut select.projection) {
-            return refuse(error);
-        }
         if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
             for expr in exprs {
                 bare(expr);
@@ -227,13 +222,6 @@ impl VisitorMut for Rewrite {
             Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => {
                 if let Expr::Subquery(subquery) = &**right {
                     *expr = Expr::InSubquery { expr: left.clone(), subquery: subquery.clone(), negated: true };
-                }
-            }
-            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {
-                if let Expr::Subquery(subquery) = &mut **right
-                    && let Err(error) = rows::rename(subquery)
-                {
-                    return refuse(error);
                 }
             }
             Expr::Function(function) => {
@@ -447,7 +435,7 @@ fn is_array_of_query(function: &Function) -> bool {
 /// `ARRAY(SELECT x … ORDER BY y)` collects the rows of a query.
 fn array_of(query: &Query) -> Result<Query> {
     let sql = "SELECT array_agg(\"x\u{1}\") FROM (SELECT 1) AS \"a\u{1}\" (\"x\u{1}\")";
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut p| p.parse_query());
+    let parsed = statement::parse_query(sql);
     let mut outer = *parsed.map_err(|e| SqlError::internal(e.to_string()))?;
     let mut inner = query.clone();
     // The order goes into the aggregate: that of a subquery in FROM is nobody's.

@@ -4,10 +4,9 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, SetExpr, TableFactor,
     UnaryOperator,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::error::{Result, SqlError};
+use crate::statement;
 
 /// Rewrites the expression if it compares rows.
 pub(super) fn compare(expr: &mut Expr) -> Result<()> {
@@ -97,7 +96,7 @@ fn in_list(left: &[Expr], list: &[Expr]) -> Result<Expr> {
 fn in_subquery(left: &[Expr], subquery: &Query, negated: bool) -> Result<Expr> {
     let columns: Vec<String> = (0..left.len()).map(|i| format!("\"c{i}\u{1}\"")).collect();
     let sql = format!("SELECT 1 FROM (SELECT 1) AS \"rows\u{1}\" ({}) WHERE true", columns.join(", "));
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&sql).and_then(|mut p| p.parse_query());
+    let parsed = statement::parse_query(&sql);
     let mut query = parsed.map_err(|e| SqlError::internal(e.to_string()))?;
     let SetExpr::Select(select) = &mut *query.body else { return Err(SqlError::internal("a select is a select")) };
     if let Some(TableFactor::Derived { subquery: inner, .. }) = select.from.first_mut().map(|f| &mut f.relation) {
@@ -109,21 +108,6 @@ fn in_subquery(left: &[Expr], subquery: &Query, negated: bool) -> Result<Expr> {
     let condition = equal.map(|e| if negated { Expr::IsNotFalse(Box::new(Expr::Nested(Box::new(e)))) } else { e });
     select.selection = condition;
     Ok(Expr::Exists { subquery: query, negated })
-}
-
-/// Gives the column of a subquery behind ANY or ALL a name of its own, for the binder takes it for the column that it is
-/// compared with if both have the same.
-pub(super) fn rename(subquery: &mut Query) -> Result<()> {
-    let sql = "SELECT * FROM (SELECT 1) AS \"rows\u{1}\" (\"c0\u{1}\")";
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut p| p.parse_query());
-    let mut outer = *parsed.map_err(|e| SqlError::internal(e.to_string()))?;
-    if let SetExpr::Select(select) = &mut *outer.body
-        && let Some(TableFactor::Derived { subquery: inner, .. }) = select.from.first_mut().map(|f| &mut f.relation)
-    {
-        std::mem::swap(&mut **inner, subquery);
-    }
-    *subquery = outer;
-    Ok(())
 }
 
 fn negate(expr: Expr, negated: bool) -> Expr {
@@ -142,7 +126,7 @@ mod tests {
     use super::*;
 
     fn check(sql: &str, expected: &str) {
-        let mut expr = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).unwrap().parse_expr().unwrap();
+        let mut expr = statement::parse_expr(sql).unwrap();
         compare(&mut expr).unwrap();
         assert_eq!(expr.to_string().replace('\u{1}', ""), expected);
     }

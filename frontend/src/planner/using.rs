@@ -14,11 +14,10 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, VisitMut, VisitorMut, With,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 
 use super::rewrite::call;
 use crate::error::{Result, SqlError};
+use crate::statement;
 
 /// Tells the columns of something in FROM: for `SELECT * FROM it`, its qualifier and columns.
 pub(super) trait Columns {
@@ -187,7 +186,7 @@ impl Expand<'_> {
         let ctes: Vec<String> = with.flat_map(|w| w.cte_tables.iter().map(|c| c.to_string())).collect();
         let with = if ctes.is_empty() { String::new() } else { format!("WITH {recursive}{} ", ctes.join(", ")) };
         let sql = format!("{with}SELECT * FROM {factor}");
-        let query = Parser::new(&PostgreSqlDialect {}).try_with_sql(&sql).and_then(|mut p| p.parse_query());
+        let query = statement::parse_query(&sql);
         let query = query.map_err(|e| SqlError::syntax(e.to_string()))?;
         let column = |(qualifier, name): (Option<String>, String)| {
             let ident = Ident::with_quote('"', name.clone());

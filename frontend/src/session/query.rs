@@ -1,5 +1,7 @@
 //! SELECT.
 
+use std::time::Duration;
+
 use datafusion::sql::sqlparser::ast;
 use weir_common::types::SqlType;
 
@@ -13,6 +15,11 @@ use crate::planner::Bound;
 impl Session {
     pub(super) async fn query(&self, query: &ast::Query, params: Params<'_>) -> Result<Reply> {
         refuse_writes(query)?;
+        if let Some(pause) = pause(query) {
+            // A function that waited would hold up a thread that runs other statements.
+            tokio::time::sleep(pause).await;
+            return Reply::text(&["pg_sleep"], vec![vec![Some(String::new())]], "SELECT");
+        }
         let moment = self.moment()?;
         let bound = moment.plan(query, params.declared)?;
         let columns = output_columns(&bound);
@@ -29,6 +36,9 @@ impl Session {
         declared: &[Option<SqlType>],
     ) -> Result<(Vec<SqlType>, Option<Vec<OutputColumn>>)> {
         refuse_writes(query)?;
+        if pause(query).is_some() {
+            return Ok((vec![], Some(vec![OutputColumn::new("pg_sleep", SqlType::Varchar)])));
+        }
         let bound = self.moment()?.plan(query, declared)?;
         let columns = output_columns(&bound);
         Ok((bound.params, Some(columns)))
@@ -47,6 +57,24 @@ pub(super) fn output_columns(bound: &Bound) -> Vec<OutputColumn> {
         }
     };
     bound.columns.iter().enumerate().map(column).collect()
+}
+
+/// `SELECT pg_sleep(seconds)`, and nothing else.
+fn pause(query: &ast::Query) -> Option<Duration> {
+    let ast::SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let [ast::SelectItem::UnnamedExpr(ast::Expr::Function(call))] = select.projection.as_slice() else { return None };
+    if !select.from.is_empty() || !call.name.to_string().eq_ignore_ascii_case("pg_sleep") {
+        return None;
+    }
+    let ast::FunctionArguments::List(arguments) = &call.args else { return None };
+    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Value(value)))] = arguments.args.as_slice()
+    else {
+        return None;
+    };
+    match &value.value {
+        ast::Value::Number(seconds, _) => Duration::try_from_secs_f64(seconds.parse().ok()?).ok(),
+        _ => None,
+    }
 }
 
 /// A query that also writes: SELECT INTO, or DML inside of it.

@@ -388,6 +388,15 @@ async fn definitions_and_refusals() {
     check(&s, "RESET ALL; SHOW statement_timeout", "0").await;
     check(&s, "CREATE SCHEMA x; CREATE TABLE x.t (z int); SET search_path = x, public; SELECT count(*) FROM t", "0")
         .await;
+    check(&s, "SELECT pg_sleep(0.01)", "").await;
+    fails(
+        &s,
+        "SET statement_timeout = 20; SELECT pg_sleep(10)",
+        "57014",
+        "canceling statement due to statement timeout",
+    )
+    .await;
+    check(&s, "RESET statement_timeout", "RESET").await;
     check(&s, "SHOW TABLES FROM x", "t").await;
     check(&s, "CREATE TABLE u (a int); SHOW TABLES FROM x LIKE 'u'", "u").await;
     check(&s, "CREATE TABLE ap (a int) APPEND ONLY; INSERT INTO ap VALUES (1)", "INSERT 0 1").await;

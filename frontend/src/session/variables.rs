@@ -52,7 +52,12 @@ const INT: Kind = Kind::Integer(i32::MIN as i64, i32::MAX as i64);
 /// Every setting, by name.
 pub static SETTINGS: &[Variable] = &[
     reported("application_name", "application_name", "", Kind::Text),
-    tuning("backfill_rate_limit", "-1", Kind::Text),
+    variable(
+        "backfill_rate_limit",
+        "default",
+        Kind::Text,
+        "Rows per second that new materialized views read of what exists; default: no limit.",
+    ),
     variable(
         "background_ddl",
         "off",
@@ -160,7 +165,12 @@ pub static SETTINGS: &[Variable] = &[
     reported("session_authorization", "session_authorization", "root", Kind::Text),
     tuning("sink_decouple", "default", Kind::Text),
     tuning("sink_rate_limit", "-1", Kind::Text),
-    tuning("source_rate_limit", "-1", Kind::Text),
+    variable(
+        "source_rate_limit",
+        "default",
+        Kind::Text,
+        "Rows per second that the sources of new tables and materialized views give; default: no limit.",
+    ),
     reported("standard_conforming_strings", "standard_conforming_strings", "on", Kind::Only(&["on"])),
     variable("statement_timeout", "0", Kind::Milliseconds, "Statements that take longer are canceled; 0: no limit."),
     tuning("streaming_allow_jsonb_in_stream_key", "off", Kind::Bool),

@@ -11,9 +11,9 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Word
 use crate::error::{Result, SqlError, SqlState};
 
 /// Operators in a row, other than AND and OR; also joins and set operations in a row.
-const OPERATORS_MAX: usize = 400;
+const OPERATORS_MAX: usize = 250;
 /// ANDs and ORs in a row.
-const LOGICAL_MAX: usize = 5_000;
+const LOGICAL_MAX: usize = 2_000;
 
 /// What was counted since a separator, at one level of parentheses.
 #[derive(Default)]
@@ -145,8 +145,8 @@ mod tests {
             assert!(!fits(&chain(term, 1000)), "{term}");
         }
         assert!(!fits(&"SELECT 1 UNION ALL ".repeat(1000)));
-        assert!(fits(&format!("SELECT * FROM t WHERE {} a = 0", "a = 1 OR ".repeat(4000))));
-        assert!(!fits(&format!("SELECT * FROM t WHERE {} a = 0", "a = 1 OR ".repeat(6000))));
+        assert!(fits(&format!("SELECT * FROM t WHERE {} a = 0", "a = 1 OR ".repeat(1500))));
+        assert!(!fits(&format!("SELECT * FROM t WHERE {} a = 0", "a = 1 OR ".repeat(2500))));
         assert!(fits(&format!("INSERT INTO t VALUES {} (1)", "(1 + 2, -3, now()),".repeat(5000))));
         assert!(fits(&format!("SELECT {} 1", "a + b AS c,".repeat(5000))));
         assert!(fits(")))) ((("));

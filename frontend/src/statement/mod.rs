@@ -18,14 +18,16 @@ use crate::error::{Result, SqlError};
 mod copy;
 mod create;
 mod depth;
+mod dialect;
 mod error;
 mod normalize;
 mod parse;
+mod precedence;
 mod show;
 mod utility;
 
 pub(crate) use error::parser_error;
-pub use parse::dialect;
+pub use parse::{dialect, parse_expr, parse_query};
 
 /// One statement and its text.
 #[derive(Clone, Debug)]

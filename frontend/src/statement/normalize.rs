@@ -7,9 +7,12 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::depth::balance;
+use super::parse::parse_query;
+use super::precedence;
 
-/// Writes them plainly.
+/// Writes them plainly, and gives operators their precedence.
 pub(super) fn normalize<T: VisitMut>(statement: &mut T) {
+    precedence::mend(statement);
     let _ = statement.visit(&mut Plainly);
 }
 
@@ -23,6 +26,13 @@ impl VisitorMut for Plainly {
         while let Some(body) = open.pop() {
             match body {
                 SetExpr::Select(select) => without_subqueries(select),
+                SetExpr::Table(table) => {
+                    let schema = table.schema_name.as_ref().map(|schema| format!("{schema}.")).unwrap_or_default();
+                    let name = table.table_name.clone().unwrap_or_default();
+                    if let Ok(query) = parse_query(&format!("SELECT * FROM {schema}{name}")) {
+                        *body = *query.body;
+                    }
+                }
                 SetExpr::SetOperation { left, right, .. } => open.extend([left.as_mut(), right.as_mut()]),
                 _ => {}
             }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect};
+use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
+use super::dialect::WeirDialect;
 use super::normalize::normalize;
 use super::{Body, Ident, Name, Statement, depth, parser_error};
 use crate::error::{Result, SqlError};
@@ -18,7 +19,25 @@ const DEPTH_MAX: usize = 100;
 
 /// The dialect of everything.
 pub fn dialect() -> &'static dyn Dialect {
-    &PostgreSqlDialect {}
+    &WeirDialect
+}
+
+/// Parses a query that is stored as text, as statements are parsed and as deep.
+pub fn parse_query(text: &str) -> Result<Box<ast::Query>, ParserError> {
+    let mut query = stored(text)?.parse_query()?;
+    normalize(&mut query);
+    Ok(query)
+}
+
+/// Parses an expression that is stored as text.
+pub fn parse_expr(text: &str) -> Result<ast::Expr, ParserError> {
+    let mut expr = stored(text)?.parse_expr()?;
+    normalize(&mut expr);
+    Ok(expr)
+}
+
+fn stored(text: &str) -> Result<Parser<'static>, ParserError> {
+    Parser::new(dialect()).with_recursion_limit(DEPTH_MAX).try_with_sql(text)
 }
 
 /// Parses all statements of a string.

@@ -153,5 +153,7 @@ fn spellings_of_tools_become_plain() {
     else {
         panic!()
     };
+    let Body::Query(table) = one("table s.t order by 1").body else { panic!() };
+    assert_eq!(table.to_string(), "SELECT * FROM s.t ORDER BY 1");
     assert_eq!(query.to_string(), "SELECT upper(a) FROM t WHERE a ~ '^x$'");
 }

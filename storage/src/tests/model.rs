@@ -115,7 +115,7 @@ impl Run {
         Run { dir, store, def, table, committed, epoch, sealed: vec![], now: durable.clone(), durable }
     }
 
-    async fn get(&self, keys: &[(i64, i64)]) {
+    async fn get(&mut self, keys: &[(i64, i64)]) {
         let columns = [ints(keys.iter().map(|k| k.0)), ints(keys.iter().map(|k| k.1))];
         let found = self.table.get_many(&self.table.keys(&columns).unwrap()).await.unwrap();
         let rows = rows(&found.rows);
@@ -127,7 +127,7 @@ impl Run {
     }
 
     /// Scans bounds of `b` among the rows of an `a`, then all rows of that `a`.
-    async fn scan(&self, a: i64, start: Bound<i64>, end: Bound<i64>, reverse: bool, limit: usize) {
+    async fn scan(&mut self, a: i64, start: Bound<i64>, end: Bound<i64>, reverse: bool, limit: usize) {
         let prefix = self.table.prefixes(&[ints([a])]).unwrap().get(0).to_vec();
         let all = ScanRange::prefix(&prefix);
         let key = |b| self.table.keys(&[ints([a]), ints([b])]).unwrap().get(0).to_vec();

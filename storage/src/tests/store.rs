@@ -258,7 +258,7 @@ async fn reads_work_on_a_multi_thread_runtime() {
     let store = open(dir.path());
     commit_rows(&store, 1, 1, &def(7), &[row(1, 1, "x")]);
     let task = async move {
-        let (table, _) = state_table(&store, &def(7));
+        let (mut table, _) = state_table(&store, &def(7));
         let prefix = table.prefixes(&[ints([1])]).unwrap();
         table.scan(&[ScanRange::prefix(prefix.get(0))]).await.unwrap().rows.num_rows()
     };
@@ -280,7 +280,7 @@ async fn scanning_a_vnode_of_somebody_else_panics() {
     let dir = tempfile::tempdir().unwrap();
     let mut vnodes = VnodeSet::EMPTY;
     vnodes.insert(Vnode(4));
-    let table = StateTable::open(open(dir.path()), def(7), vnodes, Default::default());
+    let mut table = StateTable::open(open(dir.path()), def(7), vnodes, Default::default());
     assert_eq!(table.scan(&[ScanRange::prefix(&[0, 4])]).await.unwrap().rows.num_rows(), 0);
     assert_eq!(table.get_many(&ByteRows::new()).await.unwrap().rows.num_rows(), 0);
     let _ = table.scan(&[ScanRange::prefix(&[])]).await;

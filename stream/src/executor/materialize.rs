@@ -50,7 +50,7 @@ impl Materialize {
         Materialize { table, conflict }
     }
 
-    async fn resolve(&self, chunk: Chunk) -> Result<Chunk> {
+    async fn resolve(&mut self, chunk: Chunk) -> Result<Chunk> {
         let keys = self.table.keys(&chunk.columns(&self.table.def().key_indices()))?;
         let found = self.table.get_many(&keys).await?;
         let mut current: HashMap<&[u8], Option<Row>> = HashMap::with_capacity(chunk.len());

@@ -90,7 +90,7 @@ impl Scan {
         output: SchemaRef,
         store: Arc<Store>,
         vnodes: VnodeSet,
-        progress: StateTable,
+        mut progress: StateTable,
         frontier: Epoch,
         limit: RateLimit,
     ) -> Result<Scan> {

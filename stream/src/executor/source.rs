@@ -67,7 +67,7 @@ impl Source {
     pub async fn open(
         plan: &plan::Source,
         output: SchemaRef,
-        offsets: StateTable,
+        mut offsets: StateTable,
         stats: Arc<JobStats>,
         limit: RateLimit,
     ) -> Result<Source> {

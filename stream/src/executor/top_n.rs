@@ -195,7 +195,7 @@ impl TopN {
         Ok(slots)
     }
 
-    async fn is_table_empty(&self) -> Result<bool> {
+    async fn is_table_empty(&mut self) -> Result<bool> {
         let vnode = |v: Vnode| ScanRange { limit: 1, ..ScanRange::prefix(&u16::from(v.0).to_be_bytes()) };
         let vnodes: Vec<ScanRange> = self.rows.vnodes().iter().map(vnode).collect();
         Ok(self.rows.scan(&vnodes).await?.rows.num_rows() == 0)

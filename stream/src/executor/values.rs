@@ -57,7 +57,7 @@ impl Values {
     /// Reads whether the rows were emitted. They come out with this schema.
     ///
     /// Only the owner of vnode 0 emits.
-    pub async fn open(plan: &plan::Values, schema: SchemaRef, emitted: StateTable) -> Result<Values> {
+    pub async fn open(plan: &plan::Values, schema: SchemaRef, mut emitted: StateTable) -> Result<Values> {
         let found = emitted.get_many(&emitted.keys(&[marker()])?).await?;
         let rows = match found.index[0] {
             Some(_) => None,

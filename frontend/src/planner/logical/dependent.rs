@@ -28,10 +28,11 @@ use super::super::names::NUMBERED;
 use super::super::optimize::at_most_one_row;
 use super::super::postgres::single_value;
 use super::super::ranks::row_number;
+use super::predicates::Place;
 use crate::error::SqlError;
 
 /// A name that nothing else has.
-fn fresh(name: &str) -> String {
+pub(super) fn fresh(name: &str) -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     format!("{name}{NUMBERED}{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
@@ -44,7 +45,7 @@ pub(super) fn joined(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
             let mut exprs = Vec::with_capacity(projection.expr.len());
             for expr in &projection.expr {
                 let name = expr.schema_name().to_string();
-                let replaced = over.scalars(expr.clone())?;
+                let replaced = over.replaced(expr.clone(), Place::Shown)?;
                 exprs.push(if replaced == *expr { replaced } else { replaced.unalias().alias(name) });
             }
             over.finish(|input| LogicalPlanBuilder::from(input).project(exprs)?.build())
@@ -53,9 +54,7 @@ pub(super) fn joined(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
             let mut over = Over::new(&filter.input);
             let mut rest = Vec::new();
             for conjunct in split_conjunction_owned(filter.predicate.clone()) {
-                if !over.existence(&conjunct)? {
-                    rest.push(over.scalars(conjunct)?);
-                }
+                rest.extend(over.conjunct(conjunct)?);
             }
             let columns: Vec<Expr> = filter.input.schema().columns().into_iter().map(Expr::Column).collect();
             over.finish(|input| {
@@ -73,10 +72,10 @@ pub(super) fn joined(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
 }
 
 /// The outer rows, joined with what was taken out of expressions over them.
-struct Over {
-    outer: Arc<LogicalPlan>,
-    input: LogicalPlan,
-    changed: bool,
+pub(super) struct Over {
+    pub(super) outer: Arc<LogicalPlan>,
+    pub(super) input: LogicalPlan,
+    pub(super) changed: bool,
 }
 
 impl Over {
@@ -88,20 +87,46 @@ impl Over {
         if self.changed { above(self.input).map(Some) } else { Ok(None) }
     }
 
-    /// The expression with columns instead of scalar subqueries.
-    fn scalars(&mut self, expr: Expr) -> Result<Expr> {
-        expr.transform_down(|e| match e {
-            Expr::ScalarSubquery(subquery) => {
-                let outer = outer_columns(&subquery.subquery, &self.outer);
-                if outer.is_empty() || is_simple_aggregate(&subquery.subquery) {
-                    return Ok(Transformed::new(Expr::ScalarSubquery(subquery), false, TreeNodeRecursion::Jump));
-                }
-                let value = self.scalar(&subquery, outer)?;
-                Ok(Transformed::new(Expr::Column(value), true, TreeNodeRecursion::Jump))
-            }
-            other => Ok(Transformed::no(other)),
-        })
-        .data()
+    /// A scalar subquery, or the column that is its value.
+    pub(super) fn value(&mut self, subquery: Subquery) -> Result<Expr> {
+        let outer = outer_columns(&subquery.subquery, &self.outer);
+        if outer.is_empty() || is_simple_aggregate(&subquery.subquery) {
+            return Ok(Expr::ScalarSubquery(subquery));
+        }
+        if at_most_one_row(&subquery.subquery) && is_filtered(&subquery.subquery) {
+            return Ok(Expr::Column(self.matched(&subquery.subquery)?));
+        }
+        Ok(Expr::Column(self.scalar(&subquery, outer)?))
+    }
+
+    /// The value of a subquery that is a filter of rows by their key, of which at most one is left.
+    fn matched(&mut self, subquery: &LogicalPlan) -> Result<Column> {
+        let (rows, conditions) = unfiltered(subquery)?;
+        let value = fresh("value");
+        let mut exprs = vec![Expr::Column(subquery.schema().columns().remove(0)).alias(&value)];
+        let mut on = Vec::with_capacity(conditions.len());
+        for condition in conditions {
+            on.push(at_join(condition, &mut exprs)?);
+        }
+        let right = LogicalPlanBuilder::from(rows).project(exprs)?.build()?;
+        self.join_with(right, JoinType::Left, conjunction(on))?;
+        Ok(Column::new_unqualified(value))
+    }
+
+    pub(super) fn join_with(&mut self, right: LogicalPlan, kind: JoinType, condition: Option<Expr>) -> Result<()> {
+        let join = Join::try_new(
+            Arc::new(self.input.clone()),
+            Arc::new(right),
+            vec![],
+            condition,
+            kind,
+            JoinConstraint::On,
+            NullEquality::NullEqualsNothing,
+            false,
+        )?;
+        self.input = LogicalPlan::Join(join);
+        self.changed = true;
+        Ok(())
     }
 
     fn scalar(&mut self, subquery: &Subquery, outer: Vec<Column>) -> Result<Column> {
@@ -127,7 +152,7 @@ impl Over {
     }
 
     /// Takes in a condition that is EXISTS or IN of such a subquery.
-    fn existence(&mut self, conjunct: &Expr) -> Result<bool> {
+    pub(super) fn existence(&mut self, conjunct: &Expr) -> Result<bool> {
         let (subquery, compared, negated) = match conjunct {
             Expr::Exists(Exists { subquery, negated }) => (subquery, None, *negated),
             Expr::InSubquery(InSubquery { expr, subquery, negated: false }) => (subquery, Some(expr), false),
@@ -148,6 +173,39 @@ impl Over {
         let kind = if negated { JoinType::LeftAnti } else { JoinType::LeftSemi };
         self.join(plan, &used, kind, condition)?;
         Ok(true)
+    }
+
+    /// A column that says whether a subquery that is a filter of rows has some.
+    pub(super) fn match_marked(&mut self, subquery: &LogicalPlan) -> Result<Column> {
+        let (rows, conditions) = unfiltered(subquery)?;
+        let name = TableReference::bare(fresh("exists"));
+        let mut exprs = Vec::new();
+        let mut on = Vec::with_capacity(conditions.len());
+        for condition in conditions {
+            on.push(at_join(condition, &mut exprs)?);
+        }
+        let is_key = |c: &Column| exprs.iter().any(|e| e.schema_name().to_string() == c.name);
+        let qualified = |e: Expr| {
+            Ok(match e {
+                Expr::Column(c) if c.relation.is_none() && is_key(&c) => {
+                    Transformed::yes(Expr::Column(Column::new(Some(name.clone()), c.name)))
+                }
+                other => Transformed::no(other),
+            })
+        };
+        let on = on.into_iter().map(|c| c.transform_up(qualified).data()).collect::<Result<Vec<_>>>()?;
+        let right = LogicalPlanBuilder::from(rows).project(exprs)?.alias(name.clone())?.build()?;
+        self.join_with(right, JoinType::LeftMark, conjunction(on))?;
+        Ok(Column::new(Some(name), "mark"))
+    }
+
+    /// A column that says whether such a subquery has rows.
+    pub(super) fn marked(&mut self, subquery: &Subquery, outer: Vec<Column>) -> Result<Column> {
+        let domain = Domain::of(&self.outer, outer)?;
+        let (plan, used) = domain.place(&subquery.subquery)?;
+        let right = LogicalPlanBuilder::from(plan).project(used.columns())?.build()?;
+        self.join(right, &used, JoinType::LeftMark, None)?;
+        Ok(Column::new(Some(TableReference::bare(used.name)), "mark"))
     }
 
     /// Joins the input with a plan that has the outer values.
@@ -211,8 +269,74 @@ fn lateral(join: &Join) -> Result<Option<LogicalPlan>> {
     Ok(Some(LogicalPlanBuilder::from(LogicalPlan::Join(joined)).project(columns)?.build()?))
 }
 
+/// The rows of a filtered plan without the conditions on outer columns, and these conditions; the columns that they use
+/// are among those of the rows.
+fn unfiltered(plan: &LogicalPlan) -> Result<(LogicalPlan, Vec<Expr>)> {
+    if !has_outer(plan) {
+        return Ok((plan.clone(), vec![]));
+    }
+    match plan {
+        LogicalPlan::Filter(filter) => {
+            let (rows, mut conditions) = unfiltered(&filter.input)?;
+            let (outer, own): (Vec<_>, Vec<_>) =
+                split_conjunction_owned(filter.predicate.clone()).into_iter().partition(Correlated::contains_outer);
+            conditions.extend(outer);
+            let rows = match conjunction(own) {
+                Some(own) => LogicalPlanBuilder::from(rows).filter(own)?.build()?,
+                None => rows,
+            };
+            Ok((rows, conditions))
+        }
+        LogicalPlan::Projection(projection) => {
+            let (rows, conditions) = unfiltered(&projection.input)?;
+            let mut exprs = projection.expr.clone();
+            let conditions = conditions.into_iter().map(|c| at_projection(c, &mut exprs)).collect::<Result<_>>()?;
+            Ok((LogicalPlanBuilder::from(rows).project(exprs)?.build()?, conditions))
+        }
+        LogicalPlan::SubqueryAlias(alias) => {
+            let (rows, conditions) = unfiltered(&alias.input)?;
+            let renamed = |e: Expr| {
+                Ok(match e {
+                    Expr::Column(c) => Transformed::yes(Expr::Column(Column::new(Some(alias.alias.clone()), c.name))),
+                    other => Transformed::no(other),
+                })
+            };
+            let conditions =
+                conditions.into_iter().map(|c| c.transform_up(renamed).data()).collect::<Result<Vec<_>>>()?;
+            Ok((LogicalPlanBuilder::from(rows).alias(alias.alias.clone())?.build()?, conditions))
+        }
+        other => Err(unsupported(other).into()),
+    }
+}
+
+/// The condition above a projection, which gets the columns that it uses under new names.
+fn at_projection(condition: Expr, exprs: &mut Vec<Expr>) -> Result<Expr> {
+    let mut replace = |e: Expr| {
+        Ok(match e {
+            Expr::Column(_) => {
+                let name = fresh("key");
+                exprs.push(e.alias(&name));
+                Transformed::yes(Expr::Column(Column::new_unqualified(name)))
+            }
+            other => Transformed::no(other),
+        })
+    };
+    condition.transform_up(&mut replace).data()
+}
+
+/// The condition of a join with the projection: outer columns are those of the left side.
+fn at_join(condition: Expr, exprs: &mut Vec<Expr>) -> Result<Expr> {
+    let outer = |e: Expr| {
+        Ok(match e {
+            Expr::OuterReferenceColumn(_, column) => Transformed::yes(Expr::Column(column)),
+            other => Transformed::no(other),
+        })
+    };
+    at_projection(condition, exprs)?.transform_up(outer).data()
+}
+
 /// The outer columns of a plan that are columns of `outer`, each once.
-fn outer_columns(plan: &LogicalPlan, outer: &LogicalPlan) -> Vec<Column> {
+pub(super) fn outer_columns(plan: &LogicalPlan, outer: &LogicalPlan) -> Vec<Column> {
     let mut found: Vec<Column> = Vec::new();
     for expr in plan.all_out_ref_exprs() {
         if let Expr::OuterReferenceColumn(_, column) = expr
@@ -241,7 +365,7 @@ fn is_simple_aggregate(plan: &LogicalPlan) -> bool {
     }
 }
 
-fn is_filtered_equally(plan: &LogicalPlan) -> bool {
+pub(super) fn is_filtered_equally(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Filter(filter) => {
             let equal = |e: &&Expr| match e {
@@ -264,7 +388,7 @@ fn is_filtered_equally(plan: &LogicalPlan) -> bool {
 
 /// Outer columns only in filters that no other node than projections is above: DataFusion makes conditions of joins of
 /// them.
-fn is_filtered(plan: &LogicalPlan) -> bool {
+pub(super) fn is_filtered(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Projection(p) => !exprs_have_outer(&p.expr) && is_filtered(&p.input),
         LogicalPlan::SubqueryAlias(a) => is_filtered(&a.input),

@@ -175,10 +175,8 @@ impl Builder {
         let both = Condition { on: vec![], null_equals_null: false, residual: None };
         let joined = self.joined(anti, counts, both, JoinKind::Inner)?;
         let schema = joined.schema()?;
-        let (rows, values) = (at(&schema, left_count), at(&schema, left_count + 1));
-        let zero = literal(ScalarValue::Int64(Some(0)));
-        let empty = binary(rows.clone(), Operator::Eq, zero);
-        let no_null = binary(rows, Operator::Eq, values);
+        let is_zero = |i| binary(at(&schema, i), Operator::Eq, literal(ScalarValue::Int64(Some(0))));
+        let (empty, no_null) = (is_zero(left_count), is_zero(left_count + 1));
         let x_known: Phys = Arc::new(IsNotNullExpr::new(x));
         let predicate = binary(empty, Operator::Or, binary(x_known, Operator::And, no_null));
         let filtered = joined.filter(predicate)?;
@@ -186,22 +184,34 @@ impl Builder {
         filtered.project(exprs)
     }
 
-    /// One row: how many rows there are, and how many where the first column is not NULL.
+    /// One row: whether there are rows, and whether there are some where the first column is NULL, as 0 or 1. It changes
+    /// seldom, and with it the result for every row that is joined with it.
     fn counts(&mut self, input: Rel) -> Result<Rel> {
-        let plan = self.single(input.settle_exactly()?);
+        let numbers = self.counted(input.settle_exactly()?, [vec![], vec![0]], [None, None])?;
+        let schema = numbers.schema()?;
+        let (rows, values) = (at(&schema, 0), at(&schema, 1));
+        let any = binary(rows.clone(), Operator::Gt, literal(ScalarValue::Int64(Some(0))));
+        let nulls = binary(rows, Operator::Gt, values);
+        let flags = numbers.project(vec![("any".into(), any), ("nulls".into(), nulls)])?;
+        self.counted(flags.settle_exactly()?, [vec![], vec![]], [Some(0), Some(1)])
+    }
+
+    /// One row with two counts.
+    fn counted(&mut self, plan: StreamPlan, args: [Vec<usize>; 2], filters: [Option<usize>; 2]) -> Result<Rel> {
+        let plan = self.single(plan);
         let append_only = properties::append_only(&plan);
-        let count = |args| AggCall {
+        let count = |(args, filter)| AggCall {
             function: AggFunction::Count,
             args,
-            filter: None,
+            filter,
             distinct: false,
             order_by: vec![],
             output: DataType::Int64,
             values: None,
         };
-        let calls = vec![count(vec![]), count(vec![0])];
+        let calls: Vec<_> = args.into_iter().zip(filters).map(count).collect();
         let (groups, _) = aggregate_tables(&plan.schema, &[], &calls, append_only, &mut || self.table_id());
-        let fields = vec![Field::new("rows", DataType::Int64, true), Field::new("values", DataType::Int64, true)];
+        let fields = vec![Field::new("any", DataType::Int64, true), Field::new("nulls", DataType::Int64, true)];
         let node = Aggregate { input: Box::new(plan), group_by: vec![], calls, append_only, groups };
         let plan = StreamPlan { schema: Arc::new(Schema::new(fields)), node: Node::Aggregate(node) };
         Ok(Rel::first(plan, 2))

@@ -34,6 +34,9 @@ impl Session {
         let (query, planned) = self.plan_table(&moment, table)?;
         let mut object = new.object(&self.user);
         object.options = table.options.clone();
+        for (name, limit) in moment.settings.rate_limits() {
+            object.options.entry(name).or_insert(limit);
+        }
         object.format = table.format.clone();
         match query {
             None => self.create(object, Some(planned), true, table.if_not_exists).await,

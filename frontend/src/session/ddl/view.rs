@@ -31,9 +31,8 @@ impl Session {
         object.depends_on = dependencies(&bound);
         object.options = view.options.clone();
         if view.materialized {
-            let rate_limit = moment.settings.get("backfill_rate_limit")?;
-            if rate_limit.parse::<u64>().is_ok() {
-                object.options.entry("backfill_rate_limit".to_string()).or_insert(rate_limit);
+            for (name, limit) in moment.settings.rate_limits() {
+                object.options.entry(name).or_insert(limit);
             }
             object.query = Some(names::qualified(&moment, &view.query).to_string());
             let mut planned = planner::plan_view(&bound, self.parallelism(&moment, kind))?;

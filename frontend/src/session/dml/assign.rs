@@ -3,13 +3,12 @@
 use std::ops::Deref;
 
 use datafusion::sql::sqlparser::ast::{self, Expr, UnaryOperator, Value};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use weir_common::catalog::{ColumnDef, Object};
 use weir_common::types::SqlType;
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::session::build;
+use crate::statement::parse_expr;
 
 /// Whether PostgreSQL converts a value of one type to another when it is assigned.
 pub(in crate::session) fn is_assignable(from: &SqlType, to: &SqlType) -> bool {
@@ -90,9 +89,7 @@ pub(in crate::session) fn generated(object: &Object) -> Result<Vec<(usize, Expr)
 }
 
 fn stored_expr(column: &ColumnDef, text: &str) -> Result<Expr> {
-    Parser::new(&PostgreSqlDialect {})
-        .try_with_sql(text)
-        .and_then(|mut parser| parser.parse_expr())
+    parse_expr(text)
         .map_err(|e| SqlError::internal(format!("the expression of column \"{}\" cannot be read: {e}", column.name)))
 }
 
