@@ -7,14 +7,10 @@ Every query gets a server and data directory of its own, reads from the generato
 ends when the last event is committed. `psql` is needed, nothing else.
 """
 import argparse
-import os
-import shutil
-import socket
-import subprocess
 import sys
-import tempfile
 import time
-import urllib.request
+
+from bench_server import Server
 
 SOURCES = {
     "bid": "auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, date_time TIMESTAMP, extra VARCHAR",
@@ -104,57 +100,6 @@ QUERIES = {
 }
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-class Server:
-    def __init__(self, binary):
-        self.dir = tempfile.mkdtemp()
-        self.port, self.http = free_port(), free_port()
-        self.log = open(f"{self.dir}/log", "w")
-        arguments = ["serve", "--listen", f"127.0.0.1:{self.port}", "--http-listen", f"127.0.0.1:{self.http}"]
-        self.process = subprocess.Popen([binary, *arguments, "--data-dir", f"{self.dir}/data"], stderr=self.log)
-        while subprocess.run([*self.psql(), "-c", "SELECT 1"], capture_output=True).returncode:
-            if self.process.poll() is not None:
-                sys.exit(open(f"{self.dir}/log").read())
-            time.sleep(0.05)
-
-    def psql(self):
-        return ["psql", "-XqAt", "-h", "127.0.0.1", "-p", str(self.port), "-U", "root", "-d", "dev", "-v", "ON_ERROR_STOP=1"]
-
-    def sql(self, text):
-        done = subprocess.run([*self.psql(), "-c", text], capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{text}\n{done.stderr}")
-        return done.stdout.strip()
-
-    def source_rows(self):
-        """Rows that sources have given, up to the newest barrier."""
-        text = urllib.request.urlopen(f"http://127.0.0.1:{self.http}/metrics").read().decode()
-        lines = [l for l in text.splitlines() if l.startswith("weir_task_rows{") and 'node="Source"' in l]
-        return sum(int(l.rsplit(" ", 1)[1]) for l in lines)
-
-    def cpu_s(self):
-        fields = open(f"/proc/{self.process.pid}/stat").read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def peak_mb(self):
-        for line in open(f"/proc/{self.process.pid}/status"):
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) // 1024
-
-    def state_mb(self):
-        return int(subprocess.run(["du", "-sm", f"{self.dir}/data"], capture_output=True, text=True).stdout.split()[0])
-
-    def stop(self):
-        self.process.kill()
-        self.process.wait()
-        shutil.rmtree(self.dir, ignore_errors=True)
-
-
 def run(binary, name, events, into, parallelism, timeout_s):
     tables, query = QUERIES[name]
     server = Server(binary)
@@ -178,7 +123,7 @@ def run(binary, name, events, into, parallelism, timeout_s):
         server.sql("FLUSH")
         wall, cpu = time.time() - begun, server.cpu_s() - cpu
         print(f"{name:4} {into:4} {events:>9} {events / wall / 1000:>10.0f} {events / cpu / 1000:>12.0f} "
-              f"{wall:>7.1f} {cpu:>7.1f} {server.peak_mb():>8} {server.state_mb():>8}", flush=True)
+              f"{wall:>7.1f} {cpu:>7.1f} {server.status_mb('VmHWM'):>8} {server.state_mb():>8}", flush=True)
     finally:
         server.stop()
 

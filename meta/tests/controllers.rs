@@ -245,6 +245,18 @@ fn a_dropped_job_waits_for_its_commit() {
 }
 
 #[test]
+fn only_a_failure_that_no_attempt_can_mend_stops_a_job_for_good() {
+    let failed = |remedy| {
+        let mut job = JobController::new(Epoch::ZERO, &[], false);
+        job.on(Event::Start);
+        job.on(Event::Started { generation: Generation(1), following: true });
+        job.on(Event::Failed { generation: Generation(1), remedy, commit: false })
+    };
+    assert_eq!(failed(Remedy::Retry), [Action::Stop, Action::Pause { attempt: 1 }]);
+    assert_eq!(failed(Remedy::Stop), [Action::Stop, Action::StayDown]);
+}
+
+#[test]
 fn an_idle_root_moves_its_frontier_without_a_barrier() {
     let mut job = JobController::new(Epoch(3), &[], false);
     job.on(Event::Start);

@@ -144,12 +144,7 @@ impl Buffer {
     /// Each run's writes in the range, newest first.
     fn range<'a>(&'a self, range: Range<'_>, reverse: bool) -> impl Iterator<Item = Run<'a>> {
         debug_assert!(self.recent.is_empty(), "writes are arranged before they are read");
-        // The end of the last vnode is behind all keys, and no key itself.
-        let end = match range.1 {
-            Bound::Included([1.., ..]) | Bound::Excluded([1.., ..]) => Bound::Unbounded,
-            end => end,
-        };
-        let bounds = (range.0.map(|key| (head(key), key)), end.map(|key| (head(key), key)));
+        let bounds = (range.0.map(|key| (head(key), key)), range.1.map(|key| (head(key), key)));
         self.runs.iter().rev().filter_map(move |run| {
             let start = match bounds.0 {
                 Bound::Unbounded => 0,
