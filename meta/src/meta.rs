@@ -448,12 +448,15 @@ impl Drop for UndoCreation {
 fn start_clock(engine: &Engine, shared: &Arc<Shared>, interval: Duration) -> Result<EpochClock> {
     let last = engine.store.max_frontier()?;
     let ticked = Arc::downgrade(shared);
-    Ok(EpochClock::start(last, interval, move |epoch| {
+    let clock = EpochClock::start(last, interval, move |epoch| {
         let Some(shared) = ticked.upgrade() else { return };
         for job in shared.jobs().values() {
             job.send(Event::Tick { epoch });
         }
-    }))
+    });
+    let requester = clock.requester();
+    engine.store.uncommitted().ask_with(move || requester.notify_one());
+    Ok(clock)
 }
 
 /// Removes from every change log what all its readers have committed.

@@ -20,6 +20,10 @@ use weir_stream::job::Engine;
 use crate::config::{Cli, Command, Config};
 use crate::data_dir::DataDir;
 
+/// Many small batches come and go on several threads: glibc's allocator takes up to a quarter of the time for them.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Stack of each thread of the runtime.
 const THREAD_STACK_BYTES: usize = 64 << 20;
 
@@ -75,7 +79,7 @@ async fn run(config: Config) -> Result<()> {
     let limit = config.memory_limit.unwrap_or_else(memory::default_limit);
     let store = Store::open(&dir.store(), store_options(limit)).context("open the state store")?;
     weir_frontend::batch::configure(limit / 10, Some(dir.spill()?)).context("set up batch queries")?;
-    let engine = Engine { store, memory: Arc::new(MemoryLimit::new(limit / 2)) };
+    let engine = Engine { store, memory: Arc::new(MemoryLimit::new(limit / 5 * 2)) };
     let options = MetaOptions {
         meta_store: config.meta_store.clone().unwrap_or_else(|| dir.meta_store_url()),
         barrier_interval: Duration::from_millis(config.barrier_interval_ms),
@@ -104,9 +108,17 @@ async fn run(config: Config) -> Result<()> {
     Ok(())
 }
 
-/// Nearly a third of the memory limit goes to RocksDB and the change-log tails, half to operators, a tenth to queries.
+/// Uncommitted writes beyond this many bytes would not make anything faster.
+const UNCOMMITTED_MAX: usize = 256 << 20;
+
+/// Two fifths of the memory limit are for operators, a tenth for queries, nearly half for the store; the rest is slack.
 fn store_options(limit: usize) -> StoreOptions {
-    StoreOptions { block_cache_bytes: limit / 5, tail_bytes: limit / 10, sync: true }
+    StoreOptions {
+        block_cache_bytes: limit / 5,
+        tail_bytes: limit / 10,
+        uncommitted_bytes: UNCOMMITTED_MAX.min(limit / 8),
+        sync: true,
+    }
 }
 
 async fn wait_for_signal() -> Result<()> {

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use weir_common::Epoch;
 use weir_common::row::ByteRows;
 
+use crate::uncommitted::Uncommitted;
+
 /// How many bytes of a key an [`Entry`] holds.
 const HEAD_BYTES: usize = size_of::<u128>();
-/// What a write costs in memory beside its bytes: its entry, and two ends in [`ByteRows`].
+/// What a write costs in memory beside its bytes: its entry, once it is arranged, and two ends in [`ByteRows`].
 const WRITE_OVERHEAD_BYTES: usize = size_of::<Entry>() + 2 * size_of::<usize>();
 /// In [`Entry::row`]: the key is deleted.
 const DELETED: u32 = 1 << 31;
@@ -21,15 +23,49 @@ const DELETED: u32 = 1 << 31;
 /// A write is appended; nothing is compared before somebody reads or the epoch ends. What is written by then becomes a
 /// sorted run, and runs are merged when they are about as large as each other, as in a log-structured merge tree (O'Neil et
 /// al. 1996): a write takes part in a logarithmic number of merges, and a read looks into as many runs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Buffer {
-    /// Keys and values as whole chunks were encoded: no allocation per row.
-    parts: Vec<(ByteRows, ByteRows)>,
+    /// As whole chunks were encoded: no allocation per row.
+    parts: Vec<Part>,
     /// Oldest first. Each is sorted by key and has a key once.
     runs: Vec<Vec<Entry>>,
-    /// Newer than all runs, in order of arrival.
-    recent: Vec<Entry>,
+    /// How many of the parts are in runs. The others are newer.
+    arranged: usize,
     bytes: usize,
+    uncommitted: Arc<Uncommitted>,
+}
+
+/// Writes in order of arrival.
+#[derive(Debug)]
+struct Part {
+    keys: ByteRows,
+    /// Not read where a key is deleted.
+    values: ByteRows,
+    deleted: Deleted,
+}
+
+/// Which keys of a part are deleted.
+#[derive(Debug)]
+pub(crate) enum Deleted {
+    None,
+    All,
+    Rows(Vec<bool>),
+}
+
+impl Deleted {
+    fn is(&self, row: usize) -> bool {
+        match self {
+            Deleted::None => false,
+            Deleted::All => true,
+            Deleted::Rows(rows) => rows[row],
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.uncommitted.sub(self.bytes);
+    }
 }
 
 /// Where a write is.
@@ -43,17 +79,18 @@ struct Entry {
 }
 
 impl Buffer {
-    /// Adds writes in order; the newest write of a key is the one that counts. `deleted` says of each row whether its key
-    /// is deleted.
-    pub fn write(&mut self, keys: ByteRows, values: ByteRows, deleted: impl Fn(usize) -> bool) {
-        let part = self.parts.len() as u32;
+    /// Nothing is written. What will be is part of `uncommitted` as long as the buffer is there.
+    fn new(uncommitted: Arc<Uncommitted>) -> Buffer {
+        Buffer { parts: Vec::new(), runs: Vec::new(), arranged: 0, bytes: 0, uncommitted }
+    }
+
+    /// Adds writes in order; the newest write of a key is the one that counts.
+    pub fn write(&mut self, keys: ByteRows, values: ByteRows, deleted: Deleted) {
         assert!(keys.len() < DELETED as usize, "a chunk has less than 2^31 rows");
-        self.bytes += keys.bytes() + values.bytes() + keys.len() * WRITE_OVERHEAD_BYTES;
-        self.recent.extend(keys.iter().enumerate().map(|(row, key)| {
-            let mark = if deleted(row) { DELETED } else { 0 };
-            Entry { head: head(key), part, row: row as u32 | mark }
-        }));
-        self.parts.push((keys, values));
+        let bytes = keys.bytes() + values.bytes() + keys.len() * WRITE_OVERHEAD_BYTES;
+        self.bytes += bytes;
+        self.uncommitted.add(bytes);
+        self.parts.push(Part { keys, values, deleted });
     }
 
     /// Bytes that the writes take in memory.
@@ -78,11 +115,19 @@ impl Buffer {
 
     /// Makes all writes readable.
     fn arrange(&mut self) {
-        if self.recent.is_empty() {
+        let recent = &self.parts[self.arranged..];
+        if recent.is_empty() {
             return;
         }
-        let recent = std::mem::take(&mut self.recent);
-        let run = self.sorted(recent);
+        let mut entries = Vec::with_capacity(recent.iter().map(|part| part.keys.len()).sum());
+        for (part, number) in recent.iter().zip(self.arranged as u32..) {
+            entries.extend(part.keys.iter().enumerate().map(|(row, key)| {
+                let mark = if part.deleted.is(row) { DELETED } else { 0 };
+                Entry { head: head(key), part: number, row: row as u32 | mark }
+            }));
+        }
+        self.arranged = self.parts.len();
+        let run = self.sorted(entries);
         self.runs.push(run);
         while let [.., older, newer] = &self.runs[..]
             && older.len() <= 2 * newer.len()
@@ -99,8 +144,12 @@ impl Buffer {
         }
     }
 
+    fn is_arranged(&self) -> bool {
+        self.arranged == self.parts.len()
+    }
+
     fn sealed(&self) -> &[Entry] {
-        debug_assert!(self.recent.is_empty() && self.runs.len() <= 1, "the buffer is sealed");
+        debug_assert!(self.is_arranged() && self.runs.len() <= 1, "the buffer is sealed");
         self.runs.first().map_or(&[], Vec::as_slice)
     }
 
@@ -132,7 +181,7 @@ impl Buffer {
     }
 
     fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
-        debug_assert!(self.recent.is_empty(), "writes are arranged before they are read");
+        debug_assert!(self.is_arranged(), "writes are arranged before they are read");
         let head = head(key);
         let found = self.runs.iter().rev().find_map(|run| {
             let at = run.partition_point(|e| self.compare_key(e, head, key).is_lt());
@@ -143,7 +192,7 @@ impl Buffer {
 
     /// Each run's writes in the range, newest first.
     fn range<'a>(&'a self, range: Range<'_>, reverse: bool) -> impl Iterator<Item = Run<'a>> {
-        debug_assert!(self.recent.is_empty(), "writes are arranged before they are read");
+        debug_assert!(self.is_arranged(), "writes are arranged before they are read");
         let bounds = (range.0.map(|key| (head(key), key)), range.1.map(|key| (head(key), key)));
         self.runs.iter().rev().filter_map(move |run| {
             let start = match bounds.0 {
@@ -161,11 +210,11 @@ impl Buffer {
     }
 
     fn key(&self, entry: &Entry) -> &[u8] {
-        self.parts[entry.part as usize].0.get((entry.row & !DELETED) as usize)
+        self.parts[entry.part as usize].keys.get((entry.row & !DELETED) as usize)
     }
 
     fn value(&self, entry: &Entry) -> Option<&[u8]> {
-        (entry.row & DELETED == 0).then(|| self.parts[entry.part as usize].1.get(entry.row as usize))
+        (entry.row & DELETED == 0).then(|| self.parts[entry.part as usize].values.get(entry.row as usize))
     }
 
     #[inline]
@@ -218,16 +267,22 @@ impl<'a> Iterator for Run<'a> {
 }
 
 /// The writes of the current epoch over those of epochs that are sealed but not known to be committed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Layers {
     pending: Buffer,
     /// Oldest first.
     sealed: VecDeque<(Epoch, Arc<Buffer>)>,
+    uncommitted: Arc<Uncommitted>,
 }
 
 impl Layers {
+    /// Nothing is written.
+    pub fn new(uncommitted: Arc<Uncommitted>) -> Layers {
+        Layers { pending: Buffer::new(uncommitted.clone()), sealed: VecDeque::new(), uncommitted }
+    }
+
     /// Adds writes of the current epoch; see [`Buffer::write`].
-    pub fn write(&mut self, keys: ByteRows, values: ByteRows, deleted: impl Fn(usize) -> bool) {
+    pub fn write(&mut self, keys: ByteRows, values: ByteRows, deleted: Deleted) {
         self.pending.write(keys, values, deleted);
     }
 
@@ -246,7 +301,7 @@ impl Layers {
     /// The pending writes become those of the epoch.
     pub fn seal(&mut self, epoch: Epoch) -> Arc<Buffer> {
         assert!(self.sealed.back().is_none_or(|(last, _)| *last < epoch), "epochs are sealed in order");
-        let mut buffer = std::mem::take(&mut self.pending);
+        let mut buffer = std::mem::replace(&mut self.pending, Buffer::new(self.uncommitted.clone()));
         buffer.seal();
         let buffer = Arc::new(buffer);
         if !buffer.is_empty() {
@@ -331,7 +386,9 @@ mod tests {
     fn reads_are_those_of_a_map() {
         let mut rng = SmallRng::seed_from_u64(7);
         for _ in 0..200 {
-            let (mut layers, mut model) = (Layers::default(), BTreeMap::<Vec<u8>, Option<Vec<u8>>>::new());
+            let uncommitted = Arc::new(Uncommitted::new(1 << 20));
+            let mut layers = Layers::new(uncommitted.clone());
+            let mut model = BTreeMap::<Vec<u8>, Option<Vec<u8>>>::new();
             for epoch in 1..4 {
                 for _ in 0..rng.random_range(0..6) {
                     let rows = rng.random_range(0..20);
@@ -342,7 +399,7 @@ mod tests {
                         model.insert(key.clone(), (!deleted).then(|| value.clone()));
                     }
                     let shared = |rows: &[Vec<u8>]| rows.iter().map(Vec::as_slice).collect::<ByteRows>();
-                    layers.write(shared(&keys), shared(&values), |row| deleted[row]);
+                    layers.write(shared(&keys), shared(&values), Deleted::Rows(deleted));
                     if rng.random_bool(0.5) {
                         check(&mut layers, &model, &mut rng);
                     }
@@ -353,6 +410,9 @@ mod tests {
                 assert!(sealed.iter().all(|(key, value)| model[*key].as_deref() == *value));
                 check(&mut layers, &model, &mut rng);
             }
+            assert_eq!(uncommitted.used(), layers.bytes());
+            layers.retire(Epoch(3));
+            assert_eq!((uncommitted.used(), layers.is_empty()), (0, true));
         }
     }
 

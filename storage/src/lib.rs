@@ -36,6 +36,7 @@ mod store;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod uncommitted;
 
 pub use change_log::{LogChunk, LogReader, LogStats};
 pub use error::{Remedy, StorageError};
@@ -44,3 +45,4 @@ pub use row_codec::Found;
 pub use snapshot::Snapshot;
 pub use state_table::{ScanRange, Scanned, StateTable};
 pub use store::{JobCommit, SealedTable, Store, StoreOptions};
+pub use uncommitted::Uncommitted;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, IteratorMode, LogLevel, Options,
-    WriteOptions,
+    WriteBufferManager, WriteOptions,
 };
 
 use crate::error::StorageError;
@@ -15,6 +15,8 @@ const MIB: usize = 1 << 20;
 /// The name RocksDB gives the column family that is always there.
 const DEFAULT: &str = "default";
 const FAMILIES: [&str; 4] = [DEFAULT, STATE, CHANGELOG, PROGRESS];
+/// Bytes of writes that RocksDB gathers before it makes files of them.
+const WRITE_BUFFERS_MAX: usize = 256 * MIB;
 /// Files that are kept open. Below the usual limit of 1024 per process, which sockets need too.
 const OPEN_FILES_MAX: i32 = 512;
 /// Log entries below this size stay in the tree; a blob file for each would cost more than it saves.
@@ -24,7 +26,9 @@ const BLOB_BYTES_MIN: u64 = 4096;
 pub(crate) fn open(path: &Path, options: &StoreOptions) -> Result<DB, StorageError> {
     std::fs::create_dir_all(path).map_err(|source| StorageError::CreateDirectory { path: path.to_owned(), source })?;
     let failed = |source| StorageError::Open { path: path.to_owned(), source };
-    let general = general_options();
+    let cache = Cache::new_lru_cache(options.block_cache_bytes);
+    let write_buffers = WRITE_BUFFERS_MAX.min(options.block_cache_bytes / 2);
+    let general = general_options(&cache, write_buffers);
     if path.join("CURRENT").exists() {
         let families = DB::list_cf(&general, path).map_err(failed)?;
         if families.iter().any(|name| !FAMILIES.contains(&name.as_str())) {
@@ -34,8 +38,7 @@ pub(crate) fn open(path: &Path, options: &StoreOptions) -> Result<DB, StorageErr
         return Err(StorageError::ForeignDirectory { path: path.to_owned() });
     }
 
-    let cache = Cache::new_lru_cache(options.block_cache_bytes);
-    let families = FAMILIES.map(|name| ColumnFamilyDescriptor::new(name, family_options(name, &cache)));
+    let families = FAMILIES.map(|name| ColumnFamilyDescriptor::new(name, family_options(name, &cache, write_buffers)));
     let db = DB::open_cf_descriptors(&general, path, families).map_err(failed)?;
     check_format(&db, path)?;
     Ok(db)
@@ -82,14 +85,16 @@ fn check_format(db: &DB, path: &Path) -> Result<(), StorageError> {
     db.put_opt(FORMAT_KEY, STORE_FORMAT.to_be_bytes(), &write).map_err(failed)
 }
 
-fn general_options() -> Options {
+fn general_options(cache: &Cache, write_buffers: usize) -> Options {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.create_missing_column_families(true);
     options.set_max_open_files(OPEN_FILES_MAX);
     options.set_max_background_jobs(std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)) as i32);
     options.set_bytes_per_sync(MIB as u64);
-    options.set_db_write_buffer_size(256 * MIB);
+    // What is in write buffers counts as part of the cache, so that both together keep to its size.
+    let manager = WriteBufferManager::new_write_buffer_manager_with_cache(write_buffers, false, cache.clone());
+    options.set_write_buffer_manager(&manager);
     options.set_max_total_wal_size(512 * MIB as u64);
     options.set_keep_log_file_num(4);
     options.set_max_log_file_size(16 * MIB);
@@ -98,7 +103,7 @@ fn general_options() -> Options {
     options
 }
 
-fn family_options(name: &str, cache: &Cache) -> Options {
+fn family_options(name: &str, cache: &Cache, write_buffers: usize) -> Options {
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_cache(cache);
     blocks.set_block_size(16 << 10);
@@ -114,7 +119,7 @@ fn family_options(name: &str, cache: &Cache) -> Options {
     options.set_bottommost_compression_type(DBCompressionType::Zstd);
     match name {
         STATE => {
-            options.set_write_buffer_size(64 * MIB);
+            options.set_write_buffer_size(write_buffers / 4);
             options.set_max_write_buffer_number(4);
             options.set_target_file_size_base(64 * MIB as u64);
             options.set_max_bytes_for_level_base(256 * MIB as u64);
@@ -123,7 +128,7 @@ fn family_options(name: &str, cache: &Cache) -> Options {
             options.set_memtable_prefix_bloom_ratio(0.02);
         }
         CHANGELOG => {
-            options.set_write_buffer_size(64 * MIB);
+            options.set_write_buffer_size(write_buffers / 4);
             options.set_max_write_buffer_number(4);
             options.set_enable_blob_files(true);
             options.set_min_blob_size(BLOB_BYTES_MIN);

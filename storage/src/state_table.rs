@@ -14,7 +14,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use weir_common::row::ByteRows;
 use weir_common::{Chunk, Epoch, TableDef, Vnode, VnodeSet};
 
-use crate::buffer::{Layers, scan_order};
+use crate::buffer::{Deleted, Layers, scan_order};
 use crate::error::StorageError;
 use crate::layout::{TABLE_BYTES, VNODE_BYTES, after_prefix, state_key, table_end, table_start};
 use crate::row_codec::{Found, RowCodec};
@@ -90,7 +90,8 @@ pub struct Scanned {
 impl StateTable {
     /// The part of a table that is in these vnodes. `committed` is kept up to date by whoever commits the job.
     pub fn open(store: Arc<Store>, def: TableDef, vnodes: VnodeSet, committed: Arc<AtomicU64>) -> StateTable {
-        StateTable { store, codec: RowCodec::new(&def), vnodes, committed, layers: Layers::default() }
+        let layers = Layers::new(store.uncommitted().clone());
+        StateTable { store, codec: RowCodec::new(&def), vnodes, committed, layers }
     }
 
     /// What the table looks like.
@@ -213,14 +214,22 @@ impl StateTable {
     pub fn write(&mut self, changes: &Chunk) -> Result<(), StorageError> {
         let (keys, values) = self.codec.encode(changes.batch())?;
         keys.iter().for_each(|key| self.check_owned(key));
-        self.layers.write(keys, values, |row| changes.sign(row) < 0);
+        let deleted: Vec<_> = (0..changes.len()).map(|row| changes.sign(row) < 0).collect();
+        let deleted = if deleted.contains(&true) { Deleted::Rows(deleted) } else { Deleted::None };
+        self.write_encoded(keys, values, deleted);
         Ok(())
     }
 
     /// Removes the rows with these full keys.
     pub fn delete(&mut self, keys: &ByteRows) {
         keys.iter().for_each(|key| self.check_owned(key));
-        self.layers.write(keys.clone(), ByteRows::new(), |_| true);
+        self.write_encoded(keys.clone(), ByteRows::new(), Deleted::All);
+    }
+
+    fn write_encoded(&mut self, keys: ByteRows, values: ByteRows, deleted: Deleted) {
+        // What is committed by now makes room.
+        self.layers.retire(self.committed());
+        self.layers.write(keys, values, deleted);
     }
 
     /// Ends an epoch: its writes leave for the commit of the job, and are still read back here.

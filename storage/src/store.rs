@@ -18,6 +18,7 @@ use crate::layout::{
 use crate::open::open;
 use crate::snapshot::Snapshot;
 use crate::tail::Tail;
+use crate::uncommitted::Uncommitted;
 
 /// Truncating more chunks than this at once takes a range delete. One for each truncation would be cheap to write, but
 /// reads of the log would have to look at all of them.
@@ -26,17 +27,19 @@ const POINT_DELETES_MAX: usize = 1_000;
 /// How to open a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
-    /// Memory for blocks of files, decompressed.
+    /// Memory for blocks of files, decompressed, and for what is not in files yet.
     pub block_cache_bytes: usize,
     /// Memory for the newest chunks of change logs.
     pub tail_bytes: usize,
+    /// Memory for what is written and not committed yet; see [`Uncommitted`].
+    pub uncommitted_bytes: usize,
     /// Whether a commit is on disk when it returns. Without, a crash of the machine (not of the process) may lose it.
     pub sync: bool,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { block_cache_bytes: 256 << 20, tail_bytes: 128 << 20, sync: true }
+        StoreOptions { block_cache_bytes: 256 << 20, tail_bytes: 128 << 20, uncommitted_bytes: 128 << 20, sync: true }
     }
 }
 
@@ -85,6 +88,7 @@ pub struct Store {
     sync: bool,
     jobs: Mutex<HashMap<JobId, Arc<JobFrontier>>>,
     logs: Mutex<Logs>,
+    uncommitted: Arc<Uncommitted>,
 }
 
 /// How far a job has committed.
@@ -130,7 +134,13 @@ impl Store {
             sync: options.sync,
             jobs: Mutex::new(jobs),
             logs: Mutex::new(Logs { index, tail: Tail::new(options.tail_bytes, opened_at) }),
+            uncommitted: Arc::new(Uncommitted::new(options.uncommitted_bytes)),
         }))
+    }
+
+    /// What is written and not committed yet.
+    pub fn uncommitted(&self) -> &Arc<Uncommitted> {
+        &self.uncommitted
     }
 
     /// One view of all jobs, each at the frontier it has now.

@@ -303,6 +303,7 @@ impl Scan {
 impl Reader for Scan {
     async fn next(&mut self) -> Result<Chunk> {
         while !self.finished() {
+            self.store.uncommitted().room().await;
             let rows = self.allowance.wait(CHUNK_ROWS).await;
             if let ControlFlow::Break(chunk) = self.poll_step(rows)? {
                 return Ok(chunk);

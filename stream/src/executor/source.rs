@@ -14,7 +14,7 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use weir_common::chunk::CHUNK_ROWS;
 use weir_common::{Chunk, TableDef, TableId, Vnode, plan};
 use weir_connector::{Source as Connector, SourceBatch, SplitReader};
-use weir_storage::{ScanRange, StateTable};
+use weir_storage::{ScanRange, StateTable, Uncommitted};
 
 use crate::Result;
 use crate::driver::{Backfill, Reader};
@@ -38,6 +38,7 @@ pub struct Source {
     turn: usize,
     discovered: Option<Instant>,
     offsets: StateTable,
+    uncommitted: Arc<Uncommitted>,
     output: SchemaRef,
     stats: Arc<JobStats>,
     allowance: Allowance,
@@ -68,6 +69,7 @@ impl Source {
         plan: &plan::Source,
         output: SchemaRef,
         mut offsets: StateTable,
+        uncommitted: Arc<Uncommitted>,
         stats: Arc<JobStats>,
         limit: RateLimit,
     ) -> Result<Source> {
@@ -90,6 +92,7 @@ impl Source {
             turn: 0,
             discovered: None,
             offsets,
+            uncommitted,
             output,
             stats,
             allowance: Allowance::new(limit),
@@ -154,6 +157,7 @@ fn take_in(split: &mut Split, read: SourceBatch, output: &SchemaRef, stats: &Job
 impl Reader for Source {
     async fn next(&mut self) -> Result<Chunk> {
         loop {
+            self.uncommitted.room().await;
             self.discover().await?;
             let rows = self.allowance.wait(CHUNK_ROWS).await;
             match self.poll_splits(rows).await? {

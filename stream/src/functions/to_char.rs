@@ -37,24 +37,25 @@ fn result_type(args: &Arguments<'_>) -> Result<DataType> {
     }
 }
 
-/// The text of the value in a row, by a pattern.
-type Show = Box<dyn Fn(usize, &str) -> Option<String>>;
+/// Writes the text of the value in a row by a pattern; false if there is none.
+type Show = Box<dyn FnMut(usize, &str, &mut String) -> bool>;
 
 fn to_char(call: &Call<'_>) -> Result<ArrayRef> {
     let values = call.array(0)?;
     let patterns = call.array_as(1, &DataType::Utf8)?;
     let patterns = patterns.as_string::<i32>();
-    let show: Show = match values.data_type() {
+    let mut times = Times::default();
+    let mut show: Show = match values.data_type() {
         DataType::Timestamp(_, Some(_)) => {
             let (zone, instants) = (zone(call, 2)?, cast(&values, &SqlType::TimestampTz, Tz::UTC)?);
-            Box::new(move |row, pattern| {
+            Box::new(move |row, pattern, out| {
                 let instant = instants.as_primitive::<TimestampMicrosecondType>().value(row);
-                Moment::of(instant_to_local(zone, instant), Some((zone, instant))).map(|m| m.format(pattern))
+                times.show(instant_to_local(zone, instant), Some((zone, instant)), pattern, out)
             })
         }
         DataType::Interval(_) | DataType::Duration(_) => {
             let intervals = cast(&values, &SqlType::Interval, Tz::UTC)?;
-            Box::new(move |row, pattern| {
+            Box::new(move |row, pattern, out| {
                 let i = intervals.as_primitive::<IntervalMonthDayNanoType>().value(row);
                 let civil = Civil {
                     year: i64::from(i.months / 12),
@@ -62,39 +63,160 @@ fn to_char(call: &Call<'_>) -> Result<ArrayRef> {
                     day: i.days.unsigned_abs(),
                 };
                 let moment = Moment { civil, days: 0, time: i.nanoseconds / 1_000, zone: None };
-                Some(moment.format(pattern))
+                moment.format(&TimePattern::read(pattern), out);
+                true
             })
         }
         number if number.is_numeric() => {
             let numbers = cast(&values, &SqlType::Numeric(None), Tz::UTC)?;
-            Box::new(move |row, pattern| {
+            Box::new(move |row, pattern, out| {
                 let pattern = Pattern::read(pattern);
                 let format = TextFormat { declared_scale: Some(pattern.fraction.len() as i8), ..TextFormat::default() };
                 let mut digits = String::new();
                 write_value(&numbers, row, &format, &mut digits);
-                Some(pattern.format(&digits))
+                out.push_str(&pattern.format(&digits));
+                true
             })
         }
         DataType::Time64(_) => {
-            let times = cast(&values, &SqlType::Interval, Tz::UTC)?;
-            Box::new(move |row, pattern| {
-                let time = times.as_primitive::<IntervalMonthDayNanoType>().value(row).nanoseconds / 1_000;
-                Moment::of(time, None).map(|m| m.format(pattern))
+            let of_day = cast(&values, &SqlType::Interval, Tz::UTC)?;
+            Box::new(move |row, pattern, out| {
+                let time = of_day.as_primitive::<IntervalMonthDayNanoType>().value(row).nanoseconds / 1_000;
+                times.show(time, None, pattern, out)
             })
         }
         _ => {
-            let times = cast(&values, &SqlType::Timestamp, Tz::UTC)?;
-            Box::new(move |row, pattern| {
-                Moment::of(times.as_primitive::<TimestampMicrosecondType>().value(row), None).map(|m| m.format(pattern))
+            let timestamps = cast(&values, &SqlType::Timestamp, Tz::UTC)?;
+            Box::new(move |row, pattern, out| {
+                times.show(timestamps.as_primitive::<TimestampMicrosecondType>().value(row), None, pattern, out)
             })
         }
     };
     let mut builder = StringBuilder::new();
+    let mut text = String::new();
     for row in 0..call.rows() {
+        text.clear();
         let valid = values.is_valid(row) && patterns.is_valid(row);
-        builder.append_option(if valid { show(row, patterns.value(row)) } else { None });
+        let shown = valid && show(row, patterns.value(row), &mut text);
+        builder.append_option(shown.then_some(&text));
     }
     Ok(Arc::new(builder.finish()))
+}
+
+/// Texts of times. Those that come one after the other are often of the same day, hour or minute, and then of the same text.
+#[derive(Default)]
+struct Times {
+    pattern: String,
+    parsed: TimePattern,
+    /// The last time, in units of the pattern, and its text.
+    last: Option<(i64, String)>,
+}
+
+impl Times {
+    fn show(&mut self, local: i64, zone: Option<(Tz, i64)>, pattern: &str, out: &mut String) -> bool {
+        if self.pattern != pattern {
+            *self = Times { pattern: pattern.to_owned(), parsed: TimePattern::read(pattern), last: None };
+        }
+        let unit = local.div_euclid(self.parsed.unit);
+        match &self.last {
+            Some((last, text)) if *last == unit && self.parsed.unit > 1 => out.push_str(text),
+            _ => {
+                let Some(moment) = Moment::of(local, zone) else { return false };
+                moment.format(&self.parsed, out);
+                self.last = Some((unit, out.clone()));
+            }
+        }
+        true
+    }
+}
+
+/// A pattern of times.
+struct TimePattern {
+    parts: Vec<Part>,
+    /// Microseconds: times of the same local unit have the same text. 1 where an instant has more to it.
+    unit: i64,
+}
+
+enum Part {
+    Text(String),
+    /// One of [`TIME_PATTERNS`], with zeros and blanks that fill.
+    Field {
+        name: &'static str,
+        fill: bool,
+    },
+    /// `TH` or `th` after a number.
+    Ordinal {
+        upper: bool,
+    },
+}
+
+impl Default for TimePattern {
+    fn default() -> TimePattern {
+        TimePattern { parts: Vec::new(), unit: MICROS_PER_DAY }
+    }
+}
+
+impl TimePattern {
+    fn read(pattern: &str) -> TimePattern {
+        let mut read = TimePattern::default();
+        let mut rest = pattern;
+        while let Some(c) = rest.chars().next() {
+            if c == '"' {
+                let quoted = &rest[1..];
+                let end = quoted.find('"').unwrap_or(quoted.len());
+                read.text(&quoted[..end]);
+                rest = quoted.get(end + 1..).unwrap_or_default();
+                continue;
+            }
+            let (fill, after) = match rest.strip_prefix("FM").or_else(|| rest.strip_prefix("fm")) {
+                Some(after) => (false, after),
+                None => (true, rest),
+            };
+            match TIME_PATTERNS.into_iter().find(|p| starts_with(after, p)) {
+                Some(name) => {
+                    rest = &after[name.len()..];
+                    read.unit = read.unit.min(unit_of(name));
+                    read.parts.push(Part::Field { name, fill });
+                    let upper = rest.starts_with("TH");
+                    if is_number(name) && (upper || rest.starts_with("th")) {
+                        read.parts.push(Part::Ordinal { upper });
+                        rest = &rest[2..];
+                    }
+                }
+                None if !fill => rest = after,
+                None => {
+                    read.text(&rest[..c.len_utf8()]);
+                    rest = &rest[c.len_utf8()..];
+                }
+            }
+        }
+        read
+    }
+
+    fn text(&mut self, text: &str) {
+        match self.parts.last_mut() {
+            Some(Part::Text(before)) => before.push_str(text),
+            _ => self.parts.push(Part::Text(text.to_owned())),
+        }
+    }
+}
+
+/// Microseconds within which a field of a pattern stays as it is.
+fn unit_of(name: &str) -> i64 {
+    match name {
+        "US" | "TZ" | "OF" => 1,
+        "MS" => 1_000,
+        "SS" | "SSSS" => MICROS_PER_SECOND,
+        "MI" => 60 * MICROS_PER_SECOND,
+        "HH24" | "HH12" | "HH" | "AM" | "PM" | "am" | "pm" | "A.M." | "P.M." => 3_600 * MICROS_PER_SECOND,
+        _ => MICROS_PER_DAY,
+    }
+}
+
+fn is_number(name: &str) -> bool {
+    let texts = ["AM", "PM", "am", "pm", "A.M.", "P.M.", "BC", "AD", "TZ"];
+    let is_name = name.len() > 1 && ["mon", "day", "dy"].iter().any(|n| name.to_ascii_lowercase().starts_with(n));
+    !texts.contains(&name) && !is_name
 }
 
 /// What a clock and a calendar show.
@@ -134,52 +256,14 @@ impl Moment {
         (!matches!(local, i64::MIN | i64::MAX)).then(|| Moment { civil: Civil::from_days(days), days, time, zone })
     }
 
-    fn format(&self, pattern: &str) -> String {
-        let mut out = String::new();
-        let mut rest = pattern;
-        while let Some(c) = rest.chars().next() {
-            if c == '"' {
-                let quoted = &rest[1..];
-                let end = quoted.find('"').unwrap_or(quoted.len());
-                out.push_str(&quoted[..end]);
-                rest = quoted.get(end + 1..).unwrap_or_default();
-                continue;
-            }
-            let (fill, after) = match rest.strip_prefix("FM").or_else(|| rest.strip_prefix("fm")) {
-                Some(after) => (false, after),
-                None => (true, rest),
-            };
-            match TIME_PATTERNS.iter().find(|p| starts_with(after, p)) {
-                Some(found) => {
-                    self.write(found, fill, &mut out);
-                    rest = &after[found.len()..];
-                    rest = self.suffix(rest, &mut out);
-                }
-                None if !fill => rest = after,
-                None => {
-                    out.push(c);
-                    rest = &rest[c.len_utf8()..];
-                }
+    fn format(&self, pattern: &TimePattern, out: &mut String) {
+        for part in &pattern.parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Field { name, fill } => self.write(name, *fill, out),
+                Part::Ordinal { upper } => out.push_str(&ordinal(out, *upper)),
             }
         }
-        out
-    }
-
-    /// `TH` or `th` after a number.
-    fn suffix<'a>(&self, rest: &'a str, out: &mut String) -> &'a str {
-        let upper = rest.starts_with("TH");
-        if (!upper && !rest.starts_with("th")) || !out.ends_with(|c: char| c.is_ascii_digit()) {
-            return rest;
-        }
-        let teen = out.len() >= 2 && out.as_bytes()[out.len() - 2] == b'1';
-        let suffix = match out.as_bytes().last() {
-            Some(b'1') if !teen => "st",
-            Some(b'2') if !teen => "nd",
-            Some(b'3') if !teen => "rd",
-            _ => "th",
-        };
-        out.push_str(&if upper { suffix.to_uppercase() } else { suffix.to_owned() });
-        &rest[2..]
     }
 
     fn write(&self, pattern: &str, fill: bool, out: &mut String) {
@@ -259,6 +343,19 @@ impl Moment {
             let _ = write!(out, ":{:02}", seconds.abs() / 60 % 60);
         }
     }
+}
+
+/// What follows a number that is written at the end.
+fn ordinal(number: &str, upper: bool) -> String {
+    let digits = number.as_bytes();
+    let teen = digits.len() >= 2 && digits[digits.len() - 2] == b'1';
+    let suffix = match digits.last() {
+        Some(b'1') if !teen => "st",
+        Some(b'2') if !teen => "nd",
+        Some(b'3') if !teen => "rd",
+        _ => "th",
+    };
+    if upper { suffix.to_uppercase() } else { suffix.to_owned() }
 }
 
 /// Names of months and days, and am and pm, are told apart by their case; numbers are not.

@@ -208,7 +208,8 @@ impl Builder<'_> {
             Node::Source(source) => {
                 let offsets = self.table(&source.offsets, actor.vnodes);
                 let (stats, limit) = (self.spec.stats.clone(), self.spec.source_limit.clone());
-                let reader = Source::open(source, plan.schema.clone(), offsets, stats, limit).await?;
+                let uncommitted = self.engine.store.uncommitted().clone();
+                let reader = Source::open(source, plan.schema.clone(), offsets, uncommitted, stats, limit).await?;
                 self.spawn_reader(actor, plan, reader, out);
             }
             Node::Dml(dml) => {
