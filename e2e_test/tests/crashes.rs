@@ -33,6 +33,8 @@ const CREATE_N: &str = "CREATE MATERIALIZED VIEW n AS SELECT v, count(*) AS c FR
 const CREATE_N_IN_BACKGROUND: &str =
     "SET background_ddl = true; CREATE MATERIALIZED VIEW n AS SELECT v, count(*) AS c FROM t GROUP BY v";
 const CREATE_W: &str = "CREATE TABLE w (id INT PRIMARY KEY)";
+/// With the rows that the view of that name would have.
+const CREATE_N_AS: &str = "CREATE TABLE n AS SELECT v, count(*) AS c FROM t GROUP BY v";
 
 /// Names of what exists, and the rows of `t`.
 struct Expected {
@@ -196,6 +198,41 @@ async fn a_table_is_there_or_not() {
         ("meta::set_created::after", 0, CREATE_W, WITH_W),
     ])
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_as_a_query_is_there_with_its_rows_or_not_at_all() {
+    let run = async {
+        for (point, with_rows) in [
+            ("meta::insert::after", false),
+            ("storage::commit::before", false),
+            ("storage::commit::after", false),
+            ("meta::set_created::before", false),
+            ("meta::set_created::after", true),
+        ] {
+            let mut server = prepared().await?;
+            crash(&mut server, point, 0, Some(CREATE_N_AS)).await?;
+            server.restart().await?;
+            let client = server.connect().await?;
+            let n = &["n"][..];
+            check_rows(
+                &client,
+                "SELECT name FROM weir_catalog.objects WHERE name = 'n'",
+                &multiset(if with_rows { n } else { &[] }),
+            )
+            .await
+            .with_context(|| point.to_owned())?;
+            if with_rows {
+                check_rows(&client, "SELECT * FROM n", &multiset(&["10 | 1", "20 | 1"])).await?;
+                client.batch_execute("DROP TABLE n").await?;
+            }
+            server.kill()?;
+            check(&mut server, &UNCHANGED).await?;
+        }
+        Ok(())
+    };
+    let result: Result<()> = run.await;
+    result.unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

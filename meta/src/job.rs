@@ -93,6 +93,8 @@ pub enum ShellEvent {
     Control(Event),
     Job(JobEvent),
     Dml(Statement),
+    /// The first rows are in: the job counts as created as soon as it has caught up.
+    Filled,
     /// Answer when no commit is under way that was begun before.
     Settle(oneshot::Sender<()>),
 }
@@ -176,12 +178,22 @@ pub struct Surroundings {
     pub inputs: Vec<Arc<Job>>,
 }
 
+/// How far the creation of a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Creation {
+    Done,
+    /// Done when it has caught up with its inputs.
+    UnderWay,
+    /// The same, and not before [`ShellEvent::Filled`].
+    Held,
+}
+
 /// Makes a job and spawns its task; it waits for [`Event::Start`].
 pub fn spawn(
     object: Arc<Object>,
     plan: Arc<JobPlan>,
     frontier: Epoch,
-    created: bool,
+    creation: Creation,
     around: Surroundings,
 ) -> Arc<Job> {
     let (events, received) = mpsc::unbounded_channel();
@@ -190,7 +202,7 @@ pub fn spawn(
         generation: Generation(0),
         frontier,
         changed: frontier,
-        created,
+        created: creation == Creation::Done,
         failures: 0,
         last_error: None,
         backfills: Vec::new(),
@@ -218,6 +230,8 @@ pub fn spawn(
         committing: false,
         settling: Vec::new(),
         injected: frontier,
+        held: creation == Creation::Held,
+        caught_up: false,
         state: state_sender,
     };
     tokio::spawn(shell.run(received));
@@ -245,12 +259,20 @@ struct Shell {
     settling: Vec<oneshot::Sender<()>>,
     /// The newest epoch that was injected.
     injected: Epoch,
+    /// Does not count as created yet, though it may have caught up.
+    held: bool,
+    caught_up: bool,
     state: watch::Sender<JobState>,
 }
 
 impl Shell {
     async fn run(mut self, mut received: mpsc::UnboundedReceiver<ShellEvent>) {
         while let Some(event) = received.recv().await {
+            if matches!(event, ShellEvent::Filled) {
+                self.held = false;
+                self.finish_creation().await;
+                continue;
+            }
             let Some(event) = self.translate(event) else { continue };
             for action in self.controller.on(event) {
                 if action == Action::Gone {
@@ -260,6 +282,24 @@ impl Shell {
                 self.perform(action).await;
             }
         }
+    }
+
+    async fn finish_creation(&mut self) {
+        if self.held || !self.caught_up {
+            return;
+        }
+        let id = self.job.object.id;
+        if !self.state.borrow().created {
+            // Nobody is told before it is durable: a creation that is not recorded is undone by the next start.
+            while let Err(error) = self.around.meta_store.set_created(id).await {
+                tracing::error!(job = %id, %error, "record that the job was created");
+                tokio::time::sleep(BACKOFF_FIRST).await;
+            }
+        }
+        self.state.send_modify(|s| {
+            s.created = true;
+            s.phase = Phase::Running;
+        });
     }
 
     /// What an event means to the controller; rows and errors stay here.
@@ -275,6 +315,7 @@ impl Shell {
                 }
                 Some(Event::Dml)
             }
+            ShellEvent::Filled => None,
             ShellEvent::Settle(done) => {
                 self.settling.push(done);
                 self.settle();
@@ -360,18 +401,8 @@ impl Shell {
                 self.job.tell_readers(frontier, changed);
             }
             Action::Created => {
-                let id = self.job.object.id;
-                if !self.state.borrow().created {
-                    // Nobody is told before it is durable: a creation that is not recorded is undone by the next start.
-                    while let Err(error) = self.around.meta_store.set_created(id).await {
-                        tracing::error!(job = %id, %error, "record that the job was created");
-                        tokio::time::sleep(BACKOFF_FIRST).await;
-                    }
-                }
-                self.state.send_modify(|s| {
-                    s.created = true;
-                    s.phase = Phase::Running;
-                });
+                self.caught_up = true;
+                self.finish_creation().await;
             }
             Action::Stop => {
                 self.running = None;

@@ -15,7 +15,7 @@ use crate::catalog::Catalog;
 use crate::clock::EpochClock;
 use crate::controller::Event;
 use crate::error::{MetaError, Result};
-use crate::job::{self, Job, JobStatus, Phase, ShellEvent, Surroundings};
+use crate::job::{self, Creation, Job, JobStatus, Phase, ShellEvent, Surroundings};
 use crate::meta_store::MetaStore;
 
 /// Failures in a row after which a creation that somebody waits for is given up.
@@ -124,7 +124,8 @@ impl Meta {
         });
         for stored in objects {
             meta.shared.update_catalog(|c| c.insert(stored.object.clone()));
-            meta.register(stored.object, stored.created)?;
+            let creation = if stored.created { Creation::Done } else { Creation::UnderWay };
+            meta.register(stored.object, creation)?;
         }
         for job in meta.all_jobs() {
             job.send(Event::Start);
@@ -148,8 +149,8 @@ impl Meta {
     }
 
     /// Adds an object and starts its job. Returns when it can be queried (`foreground`), or when it is registered. A
-    /// foreground creation whose future is dropped is undone.
-    pub async fn create(self: &Arc<Self>, object: Object, foreground: bool) -> Result<()> {
+    /// foreground creation whose future is dropped is undone. A table is there with its first rows, or not at all.
+    pub async fn create(self: &Arc<Self>, object: Object, foreground: bool, first: Vec<Chunk>) -> Result<()> {
         let object = Arc::new(object);
         let id = object.id;
         let job = {
@@ -157,7 +158,8 @@ impl Meta {
             self.check_new(&object)?;
             self.store.insert(&object, !foreground).await?;
             self.shared.update_catalog(|c| c.insert(object.clone()));
-            let job = self.register(object, false)?;
+            let creation = if first.is_empty() { Creation::UnderWay } else { Creation::Held };
+            let job = self.register(object, creation)?;
             if let Some(job) = &job {
                 for input in self.inputs(job) {
                     // Commits that were begun before the reader was known keep no log; the backfill starts after them.
@@ -170,6 +172,10 @@ impl Meta {
         };
         let Some(job) = job.filter(|_| foreground) else { return Ok(()) };
         let mut undo = UndoCreation { meta: self.clone(), id: Some(id) };
+        if !first.is_empty() {
+            self.write(&job, first).await?;
+            let _ = job.events.send(ShellEvent::Filled);
+        }
         let mut state = job.state.clone();
         let given_up = |s: &job::JobState| {
             s.phase == Phase::Dropped
@@ -213,7 +219,7 @@ impl Meta {
     }
 
     /// Makes the job of an object, with its edges to its inputs. The job waits for [`Event::Start`].
-    fn register(&self, object: Arc<Object>, created: bool) -> Result<Option<Arc<Job>>> {
+    fn register(&self, object: Arc<Object>, creation: Creation) -> Result<Option<Arc<Job>>> {
         let Some(plan) = object.plan.clone() else { return Ok(None) };
         let id = object.id;
         let frontier = self.engine.store.frontier(id)?.unwrap_or(Epoch::ZERO);
@@ -228,10 +234,10 @@ impl Meta {
             clock: self.clock.requester(),
             inputs: inputs.clone(),
         };
-        let job = job::spawn(object, Arc::new(plan), frontier, created, around);
+        let job = job::spawn(object, Arc::new(plan), frontier, creation, around);
         for input in inputs {
             // A job that had caught up stands at its frontier; one that had not may be anywhere.
-            let offset = if created { frontier } else { Epoch::ZERO };
+            let offset = if creation == Creation::Done { frontier } else { Epoch::ZERO };
             input.add_reader(id, offset, job.events.clone());
             let now = input.now();
             job.send(Event::Input { job: input.object.id, frontier: now.frontier, changed: now.changed });
@@ -324,6 +330,11 @@ impl Meta {
             // The creation may still be undone, with all rows.
             return Err(MetaError::NotCreated { name: job.object.name.clone() });
         }
+        self.write(&job, chunks).await
+    }
+
+    async fn write(&self, job: &Job, chunks: Vec<Chunk>) -> Result<Epoch> {
+        let table = job.object.id;
         let (sender, receiver) = oneshot::channel();
         let statement = Statement { chunks, epoch: sender };
         job.events.send(ShellEvent::Dml(statement)).map_err(|_| MetaError::Dropped(table))?;

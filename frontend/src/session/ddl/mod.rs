@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use datafusion::sql::sqlparser::ast;
 use weir_common::catalog::{Object, ObjectKind};
 use weir_common::plan::JobPlan;
-use weir_common::{JobId, VNODE_COUNT};
+use weir_common::{Chunk, JobId, VNODE_COUNT};
 
 use super::{Moment, Reply, Session};
 use crate::error::{Result, SqlError, SqlState};
@@ -76,19 +76,25 @@ impl Session {
     }
 
     /// Gives an object its ids and hands it to meta.
-    async fn register(&self, mut object: Object, planned: Option<Planned>, foreground: bool) -> Result<Object> {
+    async fn register(
+        &self,
+        mut object: Object,
+        planned: Option<Planned>,
+        foreground: bool,
+        first: impl FnOnce(&Object) -> Result<Vec<Chunk>>,
+    ) -> Result<()> {
         let needed = planned.as_ref().map_or(0, Planned::ids_needed);
-        let first = self.meta.allocate_ids(1 + needed).await?;
-        object.id = JobId(first);
+        let id = self.meta.allocate_ids(1 + needed).await?;
+        object.id = JobId(id);
         if let Some(planned) = planned {
-            let planned = planned.number(object.id, first + 1);
+            let planned = planned.number(object.id, id + 1);
             object.columns = planned.columns;
             object.primary_key = planned.primary_key;
             object.append_only = planned.append_only;
             object.plan = Some(planned.plan);
         }
-        self.meta.create(object.clone(), foreground).await?;
-        Ok(object)
+        let first = first(&object)?;
+        Ok(self.meta.create(object, foreground, first).await?)
     }
 
     /// Registers an object; another session may have been faster.
@@ -100,7 +106,7 @@ impl Session {
         if_not_exists: bool,
     ) -> Result<Reply> {
         let (name, tag) = (object.name.clone(), tag("CREATE", object.kind));
-        match self.register(object, planned, foreground).await {
+        match self.register(object, planned, foreground, |_| Ok(Vec::new())).await {
             Ok(_) => Ok(Reply::command(tag)),
             Err(error) if if_not_exists && error.state == SqlState::DUPLICATE_TABLE => Ok(skipped(&name, &tag)),
             Err(error) => Err(error),

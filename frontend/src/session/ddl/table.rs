@@ -8,7 +8,7 @@ use arrow::datatypes::{Field, Schema};
 use datafusion::common::DFSchema;
 use datafusion::sql::sqlparser::ast;
 use weir_common::Chunk;
-use weir_common::catalog::{ColumnDef, ObjectKind, ROW_ID};
+use weir_common::catalog::{ColumnDef, Object, ObjectKind, ROW_ID};
 use weir_common::parse::parse_text;
 use weir_common::plan::Conflict;
 use weir_common::types::SqlType;
@@ -42,10 +42,10 @@ impl Session {
             None => self.create(object, Some(planned), true, table.if_not_exists).await,
             Some(query) => {
                 moment.settle(&query.relations).await?;
-                let object = self.register(object, Some(planned), true).await?;
-                let mut undo = DropUnlessDone { session: self, id: Some(object.id) };
-                let count = self.fill(&moment, &object, query).await?;
-                undo.id = None;
+                let state = batch::state(moment.config.clone())?;
+                let batches = batch::collect(&state, &query.plan).await?;
+                let count: usize = batches.iter().map(RecordBatch::num_rows).sum();
+                self.register(object, Some(planned), true, |object| first_rows(object, &batches)).await?;
                 Ok(Reply::command(format!("SELECT {count}")))
             }
         }
@@ -70,28 +70,6 @@ impl Session {
         };
         let planned = planner::plan_table(&moment.kept_scope(), &spec, self.parallelism(moment, ObjectKind::Table))?;
         Ok((query, planned))
-    }
-
-    /// Writes the rows of CREATE TABLE AS.
-    async fn fill(&self, moment: &Moment<'_>, object: &weir_common::catalog::Object, query: Bound) -> Result<usize> {
-        let table = WrittenTable::new(object)?;
-        let state = batch::state(moment.config.clone())?;
-        let mut chunks = Vec::new();
-        for batch in batch::collect(&state, &query.plan).await? {
-            let rows = batch.num_rows();
-            let mut columns = batch.columns().to_vec();
-            for field in table.schema.fields().iter().skip(columns.len()) {
-                columns.push(new_null_array(field.data_type(), rows));
-            }
-            chunks.push(Chunk::inserts(RecordBatch::try_new(table.schema.clone(), columns)?));
-        }
-        let count = chunks.iter().map(Chunk::len).sum();
-        if count > 0 {
-            let chunk = Chunk::concat(&table.schema, &chunks)?;
-            let lock = self.meta.lock_dml(object.id, false).await;
-            self.writer().hand_over(object.id, vec![chunk], lock).await?;
-        }
-        Ok(count)
     }
 
     pub(in crate::session) async fn create_source(&self, source: &CreateTable, statement: &Statement) -> Result<Reply> {
@@ -123,23 +101,18 @@ impl Session {
     }
 }
 
-/// Drops a table whose first rows could not be written.
-struct DropUnlessDone<'a> {
-    session: &'a Session,
-    id: Option<weir_common::JobId>,
-}
-
-impl Drop for DropUnlessDone<'_> {
-    fn drop(&mut self) {
-        if let Some(id) = self.id {
-            let meta = self.session.meta.clone();
-            tokio::spawn(async move {
-                if let Err(error) = meta.drop_objects(&[id]).await {
-                    tracing::warn!(%id, %error, "undo CREATE TABLE AS");
-                }
-            });
+/// The rows of CREATE TABLE AS, with room for the columns that the query does not give.
+fn first_rows(object: &Object, batches: &[RecordBatch]) -> Result<Vec<Chunk>> {
+    let table = WrittenTable::new(object)?;
+    let mut chunks = Vec::new();
+    for batch in batches.iter().filter(|batch| batch.num_rows() > 0) {
+        let mut columns = batch.columns().to_vec();
+        for field in table.schema.fields().iter().skip(columns.len()) {
+            columns.push(new_null_array(field.data_type(), batch.num_rows()));
         }
+        chunks.push(Chunk::inserts(RecordBatch::try_new(table.schema.clone(), columns)?));
     }
+    Ok(chunks)
 }
 
 /// A table with the columns of a query.
