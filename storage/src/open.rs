@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, IteratorMode, LogLevel, Options,
-    WriteBufferManager, WriteOptions,
+    BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, IteratorMode,
+    LogLevel, Options, WriteBufferManager, WriteOptions,
 };
 
 use crate::error::StorageError;
@@ -106,11 +106,16 @@ fn general_options(cache: &Cache, write_buffers: usize) -> Options {
 fn family_options(name: &str, cache: &Cache, write_buffers: usize) -> Options {
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_cache(cache);
-    blocks.set_block_size(16 << 10);
+    blocks.set_block_size(8 << 10);
     blocks.set_bloom_filter(10.0, false);
     blocks.set_format_version(5);
+    // Indexes and filters keep to the cache's size too, in blocks as small as those of data: whole ones of a file would take
+    // megabytes to read for one key whenever the cache is short.
     blocks.set_cache_index_and_filter_blocks(true);
-    blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    blocks.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    blocks.set_partition_filters(true);
+    blocks.set_metadata_block_size(8 << 10);
+    blocks.set_pin_top_level_index_and_filter(true);
 
     let mut options = Options::default();
     options.set_block_based_table_factory(&blocks);
