@@ -261,12 +261,9 @@ pub(crate) fn without_sign(expr: Expr, schema: &DFSchema) -> Expr {
         _ => return expr,
     };
     match expr {
-        Expr::Literal(ScalarValue::Float32(Some(value)), field) if value == 0.0 => {
-            Expr::Literal(ScalarValue::Float32(Some(0.0)), field)
-        }
-        Expr::Literal(ScalarValue::Float64(Some(value)), field) if value == 0.0 => {
-            Expr::Literal(ScalarValue::Float64(Some(0.0)), field)
-        }
+        // The pattern 0 is -0, too.
+        Expr::Literal(ScalarValue::Float32(Some(0.0)), field) => Expr::Literal(ScalarValue::Float32(Some(0.0)), field),
+        Expr::Literal(ScalarValue::Float64(Some(0.0)), field) => Expr::Literal(ScalarValue::Float64(Some(0.0)), field),
         Expr::Literal(..) => expr,
         Expr::BinaryExpr(BinaryExpr { op: Operator::Plus, ref right, .. }) if matches!(&**right, Expr::Literal(value, _) if *value == zero) => {
             expr
