@@ -268,12 +268,7 @@ struct Shell {
 impl Shell {
     async fn run(mut self, mut received: mpsc::UnboundedReceiver<ShellEvent>) {
         while let Some(event) = received.recv().await {
-            if matches!(event, ShellEvent::Filled) {
-                self.held = false;
-                self.finish_creation().await;
-                continue;
-            }
-            let Some(event) = self.translate(event) else { continue };
+            let Some(event) = self.translate(event).await else { continue };
             for action in self.controller.on(event) {
                 if action == Action::Gone {
                     self.state.send_modify(|s| s.phase = Phase::Dropped);
@@ -303,7 +298,7 @@ impl Shell {
     }
 
     /// What an event means to the controller; rows and errors stay here.
-    fn translate(&mut self, event: ShellEvent) -> Option<Event> {
+    async fn translate(&mut self, event: ShellEvent) -> Option<Event> {
         match event {
             ShellEvent::Control(event) => Some(event),
             ShellEvent::Dml(statement) => {
@@ -315,7 +310,11 @@ impl Shell {
                 }
                 Some(Event::Dml)
             }
-            ShellEvent::Filled => None,
+            ShellEvent::Filled => {
+                self.held = false;
+                self.finish_creation().await;
+                None
+            }
             ShellEvent::Settle(done) => {
                 self.settling.push(done);
                 self.settle();

@@ -214,8 +214,8 @@ impl StateTable {
     pub fn write(&mut self, changes: &Chunk) -> Result<(), StorageError> {
         let (keys, values) = self.codec.encode(changes.batch())?;
         keys.iter().for_each(|key| self.check_owned(key));
-        let deleted: Vec<_> = (0..changes.len()).map(|row| changes.sign(row) < 0).collect();
-        let deleted = if deleted.contains(&true) { Deleted::Rows(deleted) } else { Deleted::None };
+        let rows = |signs: &[i8]| Deleted::Rows(signs.iter().map(|sign| *sign < 0).collect());
+        let deleted = changes.signs().map_or(Deleted::None, rows);
         self.write_encoded(keys, values, deleted);
         Ok(())
     }

@@ -5,14 +5,13 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, GroupingSet, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, SortExpr, Window};
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, SortExpr, Window};
 
-use crate::planner::without_sign;
+use crate::planner::{is_float, without_sign};
 
 /// Makes the keys of an optimized plan compare equal where PostgreSQL finds them equal.
 pub(super) fn as_equal_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -46,7 +45,7 @@ fn node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     let Aggregate { input, mut group_expr, aggr_expr, .. } = aggregate;
     let schema = input.schema().clone();
-    let mut keys = Vec::new();
+    let mut keys: Vec<(Column, Expr)> = Vec::new();
     for group in &mut group_expr {
         for key in keys_of(group) {
             if is_float(key, &schema) {
@@ -55,7 +54,10 @@ fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
                     other => Column::new_unqualified(other.schema_name().to_string()),
                 };
                 let value = without_sign(std::mem::replace(key, Expr::Column(name.clone())), &schema);
-                keys.push((name.clone(), value.alias_qualified(name.relation, name.name)));
+                // Several grouping sets may have the same key.
+                if !keys.iter().any(|(known, _)| *known == name) {
+                    keys.push((name.clone(), value.alias_qualified(name.relation, name.name)));
+                }
             }
         }
     }
@@ -64,14 +66,8 @@ fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
         input.as_ref().clone()
     } else {
         let is_key = |column: &Column| keys.iter().any(|(name, _)| name == column);
-        let kept = schema.columns().into_iter().filter(|c| !is_key(c)).map(Expr::Column).collect::<Vec<_>>();
-        let mut seen = Vec::new();
-        let keys = keys.into_iter().filter(|(name, _)| {
-            let new = !seen.contains(name);
-            seen.push(name.clone());
-            new
-        });
-        let exprs: Vec<_> = keys.map(|(_, key)| key).chain(kept).collect();
+        let kept: Vec<_> = schema.columns().into_iter().filter(|c| !is_key(c)).map(Expr::Column).collect();
+        let exprs: Vec<_> = keys.into_iter().map(|(_, key)| key).chain(kept).collect();
         LogicalPlanBuilder::from(input.as_ref().clone()).project(exprs)?.build()?
     };
     let aggregate = Aggregate::try_new(Arc::new(input), group_expr, aggr_expr)?;
@@ -90,10 +86,6 @@ fn keys_of(group: &mut Expr) -> Vec<&mut Expr> {
 /// What an aggregate tells apart, and the order in which it takes its rows.
 fn distinct(expr: Expr, schema: &DFSchema) -> Expr {
     match expr {
-        Expr::Alias(mut alias) => {
-            alias.expr = Box::new(distinct(*alias.expr, schema));
-            Expr::Alias(alias)
-        }
         Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
             if params.distinct {
                 params.args.iter_mut().for_each(|arg| unsign(arg, schema));
@@ -107,10 +99,6 @@ fn distinct(expr: Expr, schema: &DFSchema) -> Expr {
 
 fn over(expr: Expr, schema: &DFSchema) -> Expr {
     match expr {
-        Expr::Alias(mut alias) => {
-            alias.expr = Box::new(over(*alias.expr, schema));
-            Expr::Alias(alias)
-        }
         Expr::WindowFunction(window) => {
             let WindowFunction { fun, mut params } = *window;
             params.partition_by.iter_mut().for_each(|key| unsign(key, schema));
@@ -121,8 +109,12 @@ fn over(expr: Expr, schema: &DFSchema) -> Expr {
     }
 }
 
-/// A changed expression under its old name.
+/// A changed expression under its old name, or its alias.
 fn named(expr: Expr, change: impl FnOnce(Expr) -> Expr) -> Expr {
+    if let Expr::Alias(mut alias) = expr {
+        alias.expr = Box::new(change(*alias.expr));
+        return Expr::Alias(alias);
+    }
     let name = NamePreserver::new_for_projection().save(&expr);
     name.restore(change(expr))
 }
@@ -132,12 +124,6 @@ fn sorted(keys: &mut [SortExpr], schema: &DFSchema) {
 }
 
 fn unsign(expr: &mut Expr, schema: &DFSchema) {
-    if is_float(expr, schema) {
-        let signed = std::mem::replace(expr, Expr::Literal(ScalarValue::Null, None));
-        *expr = without_sign(signed, schema);
-    }
-}
-
-fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
-    matches!(expr.get_type(schema), Ok(DataType::Float32 | DataType::Float64))
+    let signed = std::mem::replace(expr, Expr::Literal(ScalarValue::Null, None));
+    *expr = without_sign(signed, schema);
 }

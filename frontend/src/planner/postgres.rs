@@ -172,7 +172,8 @@ fn like(scope: &Scope<'_>, expr: Expr, beside: &Expr, schema: &DFSchema) -> Expr
     }
 }
 
-fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
+/// Whether a value is a float.
+pub(crate) fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(DataType::Float32 | DataType::Float64))
 }
 
