@@ -40,7 +40,7 @@ def distinct(column):
 
 
 HOP = "HOP(bid, date_time, INTERVAL '2' SECOND, INTERVAL '10' SECOND)"
-# Query: the sources it reads (a source that is read twice is there twice), and the SQL.
+# Query: the sources it reads (a source that is read twice is there twice; equal reads are one), and the SQL.
 QUERIES = {
     "q0": (["bid"], "SELECT auction, bidder, price, date_time, extra FROM bid"),
     "q3": (
@@ -54,7 +54,7 @@ QUERIES = {
         "ON a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires GROUP BY a.id, a.category) q GROUP BY category",
     ),
     "q5": (
-        ["bid", "bid"],
+        ["bid"],
         "SELECT ab.auction, ab.num FROM (SELECT auction, count(*) AS num, window_start AS start_a FROM "
         f"{HOP} GROUP BY auction, window_start) ab JOIN (SELECT max(num) AS maxn, start_c FROM (SELECT count(*) AS num, "
         f"window_start AS start_c FROM {HOP} GROUP BY auction, window_start) cb GROUP BY start_c) mb "

@@ -15,7 +15,7 @@ use crate::key::SortColumn;
 use crate::table::TableDef;
 
 /// Version of the persisted form of [`JobPlan`].
-pub const PLAN_VERSION: u32 = 1;
+pub const PLAN_VERSION: u32 = 2;
 
 /// The plan of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -51,11 +51,11 @@ pub struct Fragment {
     pub plan: StreamPlan,
     /// One actor that owns all vnodes, else [`JobPlan::parallelism`] actors that share them.
     pub single: bool,
-    /// Where the rows of the root go. `None` for the root fragment.
-    pub output: Option<Output>,
+    /// Where the rows of the root go, all of them to each. None for the root fragment.
+    pub outputs: Vec<Output>,
 }
 
-/// The exchange at the root of a fragment.
+/// An exchange at the root of a fragment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Output {
     /// The fragment that receives.
@@ -64,7 +64,7 @@ pub struct Output {
 }
 
 /// How the rows of a plan are spread over actors.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Distribution {
     /// All rows at one actor.
     Single,
@@ -159,6 +159,8 @@ pub struct Values {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Receive {
     pub from: FragmentId,
+    /// Which of the fragment's outputs.
+    pub output: usize,
 }
 
 /// Column `i` of the output is expression `i` of the input.

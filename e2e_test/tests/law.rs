@@ -81,6 +81,22 @@ const VIEWS: &[(&str, &str)] = &[
     ),
     ("v_scalar", "SELECT id, v FROM t WHERE v > (SELECT avg(w) FROM u)"),
     ("v_correlated", "SELECT t.id, (SELECT max(w) FROM u WHERE u.k = t.k) AS mw FROM t"),
+    (
+        "v_shared",
+        "WITH g AS (SELECT k, s, count(*) AS c, sum(v) AS sv FROM t GROUP BY k, s) \
+         SELECT a.k, a.s, a.c, m.top FROM g a JOIN (SELECT k, max(c) AS top FROM g GROUP BY k) m ON a.k = m.k AND a.c >= m.top",
+    ),
+    (
+        "v_shared_join",
+        "WITH j AS (SELECT t.id, u.id AS uid, t.k, u.w FROM t LEFT JOIN u ON t.k = u.k) \
+         SELECT a.id, a.uid, b.uid AS other FROM j a JOIN j b ON a.id = b.id AND a.w < b.w",
+    ),
+    ("v_shared_both", "SELECT a.id, b.v FROM t a JOIN t b ON a.id = b.id"),
+    (
+        "v_over",
+        "SELECT id, k, sum(v) OVER (PARTITION BY k) AS total, lag(v) OVER (PARTITION BY k ORDER BY v, id) AS before, \
+         count(*) OVER () AS n FROM t",
+    ),
     ("w_over_group", "SELECT c, count(*) AS groups, sum(sv) AS total FROM v_group GROUP BY c"),
     ("w_join_views", "SELECT a.k, a.c, b.dv FROM v_group a JOIN v_distinct_agg b ON a.k = b.k"),
     ("w_left_views", "SELECT l.id, g.c FROM v_left l LEFT JOIN v_group g ON l.uid = g.k"),

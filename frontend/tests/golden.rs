@@ -339,6 +339,7 @@ topics!(
     joins,
     subqueries,
     top_n,
+    shared,
     unions,
     windows,
     over,

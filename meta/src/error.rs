@@ -42,8 +42,8 @@ pub enum MetaError {
     Migrate(#[from] sqlx::migrate::MigrateError),
     #[error("catalog store: entry {id}: {source}")]
     Entry { id: i64, source: serde_json::Error },
-    #[error("catalog store: the entry of \"{name}\" has plan version {found}; this Weir reads up to {known}")]
-    PlanTooNew { name: String, found: u32, known: u32 },
+    #[error("catalog store: the entry of \"{name}\" has plan version {found}; this Weir reads version {known}")]
+    PlanVersion { name: String, found: u64, known: u32 },
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
@@ -65,7 +65,7 @@ impl MetaError {
             MetaError::Store(_)
             | MetaError::Migrate(_)
             | MetaError::Entry { .. }
-            | MetaError::PlanTooNew { .. }
+            | MetaError::PlanVersion { .. }
             | MetaError::Storage(_) => SqlState::INTERNAL_ERROR,
         }
     }

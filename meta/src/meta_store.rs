@@ -47,12 +47,7 @@ impl MetaStore {
         for row in rows.await? {
             let id: i64 = row.try_get(0)?;
             let body: String = row.try_get(1)?;
-            let object: Object = serde_json::from_str(&body).map_err(|source| MetaError::Entry { id, source })?;
-            if let Some(plan) = &object.plan
-                && plan.version > PLAN_VERSION
-            {
-                return Err(MetaError::PlanTooNew { name: object.name, found: plan.version, known: PLAN_VERSION });
-            }
+            let object = read_object(id, &body)?;
             let created: i64 = row.try_get(2)?;
             let background: i64 = row.try_get(3)?;
             objects.push(StoredObject { object: Arc::new(object), created: created != 0, background: background != 0 });
@@ -129,6 +124,19 @@ impl MetaStore {
         fail::fail_point!("meta::delete_schema::after", |_| std::process::abort());
         Ok(())
     }
+}
+
+/// Reads an entry of the catalog. The version of its plan is looked at first: a plan of another version can't be decoded.
+fn read_object(id: i64, body: &str) -> Result<Object> {
+    let entry = |source| MetaError::Entry { id, source };
+    let body: serde_json::Value = serde_json::from_str(body).map_err(entry)?;
+    if let Some(found) = body["plan"]["version"].as_u64()
+        && found != u64::from(PLAN_VERSION)
+    {
+        let name = body["name"].as_str().unwrap_or_default().to_string();
+        return Err(MetaError::PlanVersion { name, found, known: PLAN_VERSION });
+    }
+    serde_json::from_value(body).map_err(entry)
 }
 
 #[cfg(test)]

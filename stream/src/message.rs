@@ -39,8 +39,8 @@ pub struct Output {
 enum Target {
     /// The next executor of the actor.
     Edge(mpsc::Sender<Message>),
-    /// The actors of another fragment.
-    Exchange(Dispatcher),
+    /// The actors of other fragments, all of it to each.
+    Exchanges(Vec<Dispatcher>),
     /// The end of the job: what is pushed is the change log of the epoch, and leaves with the sealed state.
     Log(Vec<LogChunk>),
     /// The end of a job without a relation.
@@ -53,9 +53,9 @@ impl Output {
         Output { target: Target::Edge(sender), rows: 0 }
     }
 
-    /// To the actors of another fragment.
-    pub fn exchange(dispatcher: Dispatcher) -> Output {
-        Output { target: Target::Exchange(dispatcher), rows: 0 }
+    /// To the actors of other fragments. Every dispatcher gets everything.
+    pub fn exchanges(dispatchers: Vec<Dispatcher>) -> Output {
+        Output { target: Target::Exchanges(dispatchers), rows: 0 }
     }
 
     /// To the change log of the job.
@@ -76,7 +76,13 @@ impl Output {
         self.rows += chunk.len() as u64;
         match &mut self.target {
             Target::Edge(sender) => sender.send(Message::Chunk(chunk)).await.map_err(|_| StreamError::DownstreamGone),
-            Target::Exchange(dispatcher) => dispatcher.push(chunk).await,
+            Target::Exchanges(dispatchers) => {
+                let (last, others) = dispatchers.split_last_mut().ok_or(StreamError::Plan("no exchange to send to"))?;
+                for dispatcher in others {
+                    dispatcher.push(chunk.clone()).await?;
+                }
+                last.push(chunk).await
+            }
             Target::Log(_) => unreachable!("only Materialize ends a job with a log, through push_log"),
             Target::Nowhere => Ok(()),
         }
@@ -104,8 +110,10 @@ impl Output {
                 sender.send(Message::Barrier(barrier)).await.map_err(|_| StreamError::DownstreamGone)?;
                 Vec::new()
             }
-            Target::Exchange(dispatcher) => {
-                dispatcher.barrier(barrier).await?;
+            Target::Exchanges(dispatchers) => {
+                for dispatcher in dispatchers {
+                    dispatcher.barrier(barrier).await?;
+                }
                 Vec::new()
             }
             Target::Log(chunks) => {

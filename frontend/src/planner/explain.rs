@@ -25,7 +25,7 @@ pub fn explain(plan: &JobPlan) -> String {
     for fragment in &plan.fragments {
         let spread = if fragment.single { "single".to_string() } else { format!("{} actors", plan.parallelism) };
         let _ = write!(text, "Fragment {}, {spread}", fragment.id);
-        if let Some(output) = &fragment.output {
+        for output in &fragment.outputs {
             let by = distribution(&output.distribution, &fragment.plan.schema);
             let _ = write!(text, ", to fragment {} by {by}", output.to);
         }

@@ -1,10 +1,14 @@
 //! Cuts a stream plan at its exchanges.
 
+use std::collections::HashMap;
+
 use weir_common::id::FragmentId;
 use weir_common::plan::{Distribution, Fragment, JobPlan, Node, Output, PLAN_VERSION, Receive, StreamPlan};
 use weir_common::{JobId, TableDef};
 
-/// The fragments of a plan, senders before receivers.
+use super::share::{fingerprint, share};
+
+/// The fragments of a plan, senders before receivers. What is there several times is one fragment, which sends to several.
 ///
 /// ```text
 /// Materialize                      fragment 1   Materialize
@@ -22,51 +26,51 @@ pub(super) fn fragment(plan: StreamPlan, relation: Option<TableDef>, parallelism
         }
     });
     inputs.sort_unstable();
-    let mut cutter = Cutter { fragments: Vec::new(), parallelism };
-    cutter.cut(plan, None);
+    let mut cutter = Cutter { fragments: Vec::new(), parallelism, known: HashMap::new() };
+    cutter.cut(share(plan, parallelism));
     JobPlan { version: PLAN_VERSION, fragments: cutter.fragments, relation, inputs, parallelism }
 }
 
 struct Cutter {
     fragments: Vec<Fragment>,
     parallelism: usize,
+    /// The fragment of each plan that was cut, by what tells plans apart.
+    known: HashMap<(String, Vec<Distribution>), FragmentId>,
 }
 
 impl Cutter {
-    /// Makes a fragment of the plan, after those that it receives from. Returns its id.
-    fn cut(&mut self, mut plan: StreamPlan, distribution: Option<Distribution>) -> FragmentId {
-        let mut senders = Vec::new();
+    /// Makes a fragment of the plan, after those that it receives from; or finds the one that computes the same.
+    fn cut(&mut self, mut plan: StreamPlan) -> FragmentId {
+        let mut received = Vec::new();
         let mut leaves = Vec::new();
-        self.detach(&mut plan, &mut senders, &mut leaves);
+        self.detach(&mut plan, &mut received, &mut leaves);
+        let known = (fingerprint(&plan), received.clone());
+        if let Some(id) = self.known.get(&known) {
+            return *id;
+        }
         let single = self.parallelism == 1 || leaves.contains(&true);
         assert!(
             self.parallelism == 1 || leaves.iter().all(|s| *s == single),
             "a fragment's leaves are all at one actor or all at several"
         );
         let id = FragmentId(self.fragments.len() as u32);
-        for sender in senders {
-            let fragment: &mut Fragment = &mut self.fragments[sender];
-            if let Some(output) = &mut fragment.output {
-                output.to = id;
-            }
-        }
-        // The receiver is not known yet; it sets this.
-        let output = distribution.map(|distribution| Output { to: id, distribution });
-        self.fragments.push(Fragment { id, plan, single, output });
+        self.connect(&mut plan, id, &mut received.into_iter());
+        self.fragments.push(Fragment { id, plan, single, outputs: Vec::new() });
+        self.known.insert(known, id);
         id
     }
 
-    /// Replaces every exchange by what receives from a fragment of its own. For each leaf: whether it is at one actor.
-    fn detach(&mut self, plan: &mut StreamPlan, senders: &mut Vec<usize>, leaves: &mut Vec<bool>) {
+    /// Replaces every exchange by what receives from a fragment of its own, and notes how that sends. For each leaf: whether
+    /// it is at one actor.
+    fn detach(&mut self, plan: &mut StreamPlan, received: &mut Vec<Distribution>, leaves: &mut Vec<bool>) {
         if let Node::Exchange(exchange) = &mut plan.node {
-            let placeholder = Node::Receive(Receive { from: FragmentId(0) });
+            let placeholder = Node::Receive(Receive { from: FragmentId(0), output: 0 });
             let schema = exchange.input.schema.clone();
             let input = std::mem::replace(&mut *exchange.input, StreamPlan { schema, node: placeholder });
             let distribution = exchange.distribution.clone();
             leaves.push(distribution == Distribution::Single);
-            let from = self.cut(input, Some(distribution));
-            senders.push(from.0 as usize);
-            plan.node = Node::Receive(Receive { from });
+            received.push(distribution);
+            plan.node = Node::Receive(Receive { from: self.cut(input), output: 0 });
             return;
         }
         match &plan.node {
@@ -75,7 +79,21 @@ impl Cutter {
             _ => {}
         }
         for input in plan.node.inputs_mut() {
-            self.detach(input, senders, leaves);
+            self.detach(input, received, leaves);
+        }
+    }
+
+    /// Gives each place that receives an output of its own at its sender.
+    fn connect(&mut self, plan: &mut StreamPlan, to: FragmentId, received: &mut impl Iterator<Item = Distribution>) {
+        if let Node::Receive(receive) = &mut plan.node
+            && let Some(distribution) = received.next()
+        {
+            let outputs = &mut self.fragments[receive.from.0 as usize].outputs;
+            receive.output = outputs.len();
+            outputs.push(Output { to, distribution });
+        }
+        for input in plan.node.inputs_mut() {
+            self.connect(input, to, received);
         }
     }
 }

@@ -54,7 +54,8 @@ impl Planned {
     }
 }
 
-fn for_each_table(plan: &mut StreamPlan, f: &mut dyn FnMut(&mut TableDef)) {
+/// Calls `f` for every state table of a plan.
+pub(super) fn for_each_table(plan: &mut StreamPlan, f: &mut dyn FnMut(&mut TableDef)) {
     match &mut plan.node {
         // The table of a scan is another job's.
         Node::Scan(n) => f(&mut n.progress),

@@ -70,6 +70,7 @@ mod ranks;
 mod relation;
 mod rewrite;
 mod rows;
+mod share;
 mod stream;
 mod texts;
 mod types;

@@ -205,5 +205,5 @@ fn column_of(expr: &Expr) -> Option<usize> {
 
 fn sender<'a>(receive: &Receive, fragments: &'a [Fragment]) -> Option<(&'a Fragment, &'a Distribution)> {
     let fragment = fragments.get(receive.from.0 as usize)?;
-    Some((fragment, &fragment.output.as_ref()?.distribution))
+    Some((fragment, &fragment.outputs.get(receive.output)?.distribution))
 }

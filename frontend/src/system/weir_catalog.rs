@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weir_common::catalog::ObjectKind;
-use weir_common::plan::{Distribution, JobPlan, Node};
+use weir_common::plan::{Distribution, JobPlan, Node, Output};
 use weir_common::{Epoch, JobId};
 use weir_meta::JobStatus;
 use weir_stream::driver::Backfill;
@@ -59,8 +59,8 @@ pub(super) static RELATIONS: &[Relation] = &[
             ("fragment", Int4),
             ("nodes", Text),
             ("actors", Int4),
-            ("output_to", Int4),
-            ("output_distribution", Text),
+            // E.g. `2 by hash(city), 3 by single`.
+            ("outputs", Text),
         ],
         rows: fragments,
     },
@@ -201,21 +201,21 @@ fn fragments(source: &SystemRelations<'_>) -> Rows {
         for fragment in &plan.fragments {
             let mut nodes = Vec::new();
             fragment.plan.visit(&mut |plan| nodes.push(plan.node.name()));
-            let distribution = fragment.output.as_ref().map(|output| match &output.distribution {
-                Distribution::Single => "single".to_string(),
+            let output = |output: &Output| match &output.distribution {
+                Distribution::Single => format!("{} by single", output.to),
                 Distribution::Hash(columns) => {
                     let name = |i: &usize| fragment.plan.schema.field(*i).name().clone();
-                    format!("hash({})", columns.iter().map(name).collect::<Vec<_>>().join(", "))
+                    format!("{} by hash({})", output.to, columns.iter().map(name).collect::<Vec<_>>().join(", "))
                 }
-            });
+            };
+            let outputs = fragment.outputs.iter().map(output).collect::<Vec<_>>().join(", ");
             rows.push(vec![
                 job.object.id.0.into(),
                 (&job.object.name).into(),
                 fragment.id.0.into(),
                 nodes.join(" > ").into(),
                 (if fragment.single { 1 } else { plan.parallelism }).into(),
-                fragment.output.as_ref().map(|o| o.to.0).into(),
-                distribution.into(),
+                outputs.into(),
             ]);
         }
     }

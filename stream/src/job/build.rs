@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use weir_common::plan::{Fragment, JobPlan, Node, StreamPlan};
+use weir_common::plan::{self, Fragment, JobPlan, Node, StreamPlan};
 use weir_common::{ActorId, Epoch, FragmentId, TableDef, VnodeSet};
 use weir_storage::StateTable;
 
@@ -108,10 +108,13 @@ struct ExchangeEdges {
     owned: Vec<VnodeSet>,
 }
 
-fn exchanges(plan: &JobPlan) -> HashMap<FragmentId, ExchangeEdges> {
-    let with_output = plan.fragments.iter().filter_map(|f| f.output.as_ref().map(|o| (f, o)));
-    with_output
-        .map(|(fragment, output)| {
+/// By sending fragment and the index of its output.
+type Exchanges = HashMap<(FragmentId, usize), ExchangeEdges>;
+
+fn exchanges(plan: &JobPlan) -> Exchanges {
+    let outputs = plan.fragments.iter().flat_map(|f| f.outputs.iter().enumerate().map(move |(i, o)| (f, i, o)));
+    outputs
+        .map(|(fragment, index, output)| {
             let from = slots(fragment, plan).len();
             let owned = slots(&plan.fragments[output.to.0 as usize], plan);
             let mut senders = vec![Vec::new(); from];
@@ -128,7 +131,7 @@ fn exchanges(plan: &JobPlan) -> HashMap<FragmentId, ExchangeEdges> {
                 receivers: receivers.into_iter().map(Some).collect(),
                 owned,
             };
-            (fragment.id, edges)
+            ((fragment.id, index), edges)
         })
         .collect()
 }
@@ -137,8 +140,7 @@ struct Builder<'a> {
     engine: &'a Engine,
     spec: &'a JobSpec,
     committed: Arc<AtomicU64>,
-    /// By sending fragment.
-    exchanges: HashMap<FragmentId, ExchangeEdges>,
+    exchanges: Exchanges,
     tasks: JoinSet<Result<()>>,
     stats: Vec<TaskStats>,
     sealed: mpsc::UnboundedSender<Sealed>,
@@ -153,17 +155,23 @@ type Port = Vec<mpsc::Receiver<Message>>;
 impl Builder<'_> {
     async fn actor(&mut self, actor: &Actor<'_>) -> Result<()> {
         let plan = &actor.fragment.plan;
-        let out = match &actor.fragment.output {
-            Some(output) => {
-                let edges =
-                    self.exchanges.get_mut(&actor.fragment.id).ok_or(StreamError::Plan("an exchange is missing"))?;
-                let senders = edges.senders[actor.slot].take().ok_or(StreamError::Plan("an actor is there twice"))?;
-                Output::exchange(Dispatcher::new(&output.distribution, senders, &edges.owned))
-            }
-            None if matches!(plan.node, Node::Materialize(_)) => Output::log(),
-            None => Output::nowhere(),
+        let out = match (actor.fragment.outputs.is_empty(), &plan.node) {
+            (false, _) => Output::exchanges(self.dispatchers(actor)?),
+            (true, Node::Materialize(_)) => Output::log(),
+            (true, _) => Output::nowhere(),
         };
         self.node(actor, plan, out).await
+    }
+
+    fn dispatchers(&mut self, actor: &Actor<'_>) -> Result<Vec<Dispatcher>> {
+        let outputs = actor.fragment.outputs.iter().enumerate();
+        let dispatcher = |(index, output): (usize, &plan::Output)| {
+            let edges = self.exchanges.get_mut(&(actor.fragment.id, index));
+            let edges = edges.ok_or(StreamError::Plan("an exchange is missing"))?;
+            let senders = edges.senders[actor.slot].take().ok_or(StreamError::Plan("an actor is there twice"))?;
+            Ok(Dispatcher::new(&output.distribution, senders, &edges.owned))
+        };
+        outputs.map(dispatcher).collect()
     }
 
     /// Spawns the task of a node and, first, those of its inputs.
@@ -184,8 +192,9 @@ impl Builder<'_> {
 
     async fn port(&mut self, actor: &Actor<'_>, plan: &StreamPlan) -> Result<Port> {
         if let Node::Receive(receive) = &plan.node {
-            let edges = self.exchanges.get_mut(&receive.from).ok_or(StreamError::Plan("an exchange is missing"))?;
-            return edges.receivers[actor.slot].take().ok_or(StreamError::Plan("a fragment is received twice"));
+            let edges = self.exchanges.get_mut(&(receive.from, receive.output));
+            let edges = edges.ok_or(StreamError::Plan("an exchange is missing"))?;
+            return edges.receivers[actor.slot].take().ok_or(StreamError::Plan("an output is received twice"));
         }
         let (tx, rx) = mpsc::channel(EDGE_CAPACITY);
         self.node(actor, plan, Output::edge(tx)).await?;

@@ -60,7 +60,7 @@ impl Case {
         };
         let (groups, values) = tables(&self.input, &self.group_by, &self.calls, self.append_only, &mut next_id);
         let calls = self.calls.iter().zip(&values).map(|(c, v)| AggCall { values: v.clone(), ..c.clone() }).collect();
-        let receive = Node::Receive(Receive { from: FragmentId(0) });
+        let receive = Node::Receive(Receive { from: FragmentId(0), output: 0 });
         let plan = plan::Aggregate {
             input: Box::new(StreamPlan { schema: self.input.clone(), node: receive }),
             group_by: self.group_by.clone(),

@@ -58,7 +58,10 @@ impl Setup {
         };
         let output: Vec<_> = output.iter().map(|f| f.as_ref().clone().with_nullable(true)).collect();
         let input = |schema: &SchemaRef| {
-            Box::new(StreamPlan { schema: schema.clone(), node: Node::Receive(Receive { from: FragmentId(0) }) })
+            Box::new(StreamPlan {
+                schema: schema.clone(),
+                node: Node::Receive(Receive { from: FragmentId(0), output: 0 }),
+            })
         };
         let (left_table, right_table) = (bench.table(&left_rows), bench.table(&right_rows));
         let plan = plan::Join {

@@ -181,7 +181,9 @@ impl Rig {
         };
         let (left_rows, right_rows) =
             tables(&schema(), &setup.keys[0], &schema(), &setup.keys[1], setup.kind, &setup.on, &mut next_id);
-        let input = || Box::new(StreamPlan { schema: schema(), node: Node::Receive(Receive { from: FragmentId(0) }) });
+        let input = || {
+            Box::new(StreamPlan { schema: schema(), node: Node::Receive(Receive { from: FragmentId(0), output: 0 }) })
+        };
         let plan = plan::Join {
             left: input(),
             right: input(),
