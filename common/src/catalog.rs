@@ -97,6 +97,12 @@ pub struct Object {
     /// What runs; `None` for views and for sources, which each reader reads for itself.
     pub plan: Option<JobPlan>,
     pub owner: String,
+    /// Actors of each fragment of the job; `None`: one per core, of whatever machine it runs on.
+    #[serde(default)]
+    pub parallelism: Option<usize>,
+    /// The job does not run until it is resumed.
+    #[serde(default)]
+    pub paused: bool,
     /// Unix time in milliseconds.
     pub created_ms: u64,
 }

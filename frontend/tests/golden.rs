@@ -1,7 +1,7 @@
 //! The planner's golden files: SQL in; plan, fragments and refusals out.
 //!
 //! A file in `golden/` is a list of cases. Each is a statement, a line `----`, and what is expected, up to an empty line.
-//! Statements run in order on one catalog. `# parallelism 2` on a line of its own sets the number of actors from there on.
+//! Statements run in order on one catalog.
 //!
 //! | statement | output |
 //! |---|---|
@@ -49,12 +49,14 @@ impl Relations for Catalog {
     }
 }
 
+/// Actors of each fragment. The plans are the same for any number.
+const PARALLELISM: usize = 2;
+
 struct Session {
     catalog: Catalog,
     functions: FunctionSet,
     config: ConfigOptions,
     search_path: Vec<String>,
-    parallelism: usize,
     source: bool,
 }
 
@@ -65,7 +67,6 @@ impl Session {
             functions: FunctionSet::standard(),
             config: ConfigOptions::new(),
             search_path: vec![PUBLIC_SCHEMA.to_string()],
-            parallelism: 1,
             source: false,
         }
     }
@@ -85,7 +86,7 @@ impl Session {
         if let Some(query) = sql.strip_prefix("SINK ") {
             let bound = plan_query(&self.scope(), &parse_query(query)?, &[])?;
             let options = BTreeMap::from([("connector".to_string(), "blackhole".to_string())]);
-            let planned = plan_sink(&bound, &options, self.parallelism)?;
+            let planned = plan_sink(&bound, &options, PARALLELISM)?;
             return Ok(planner::explain(&planned.plan));
         }
         match parse(sql)? {
@@ -150,7 +151,7 @@ impl Session {
         let source = options.contains_key("connector").then(|| SourceSpec { options: options.clone(), format: None });
         let conflict = Conflict::Overwrite;
         let spec = TableSpec { columns, primary_key, append_only, conflict, source };
-        let planned = plan_table(&self.scope(), &spec, self.parallelism)?;
+        let planned = plan_table(&self.scope(), &spec, PARALLELISM)?;
         Ok(self.keep(object, planned))
     }
 
@@ -158,7 +159,7 @@ impl Session {
         let name = create.name.to_string();
         let bound = plan_query(&self.scope(), &create.query, &[])?;
         if create.materialized {
-            let planned = plan_view(&bound, self.parallelism)?;
+            let planned = plan_view(&bound, PARALLELISM)?;
             let object = self.object(&name, ObjectKind::MaterializedView);
             return Ok(self.keep(object, planned));
         }
@@ -178,7 +179,7 @@ impl Session {
         };
         let key: Vec<SortColumn> = create.columns.iter().map(sort).collect();
         let include: Vec<usize> = create.include.iter().map(|i| place(&i.value)).collect();
-        let planned = plan_index(&relation, &key, &include, self.parallelism)?;
+        let planned = plan_index(&relation, &key, &include, PARALLELISM)?;
         let object = self.object(&create.name.as_ref().unwrap().to_string(), ObjectKind::Index);
         Ok(self.keep(object, planned))
     }
@@ -199,6 +200,8 @@ impl Session {
             depends_on: vec![],
             plan: None,
             owner: "root".to_string(),
+            paused: false,
+            parallelism: None,
             created_ms: 0,
         }
     }
@@ -296,9 +299,6 @@ fn render(file: &str) -> String {
         text += line;
         text += "\n";
         if let Some(comment) = line.strip_prefix('#') {
-            if let Some(parallelism) = comment.trim().strip_prefix("parallelism ") {
-                session.parallelism = parallelism.parse().unwrap();
-            }
             session.source |= comment.trim() == "source";
         } else {
             statement += line;

@@ -6,8 +6,11 @@
 //!           Start            Started                     Failed (Retry)
 //! Stopped ─────────> Starting ─────────> Running ───────────────────────> Draining ──> Backoff ─┐
 //!    ^                  ^                                                    │   (commits end)   │ Retry
-//!    └── Resume         └──────────────────────────────────────────────────────────────────────┘
+//!    └── Pause          └──────────────────────────────────────────────────────────────────────┘
 //! ```
+//!
+//! A pause or a new plan lets the open epochs end first: after their commit the job stops, and with a new plan starts again
+//! from there. One that takes too long is stopped without waiting for it ([`Event::Halt`]).
 //!
 //! Invariants
 //! - epochs are injected in growing order, at most [`EPOCHS_IN_FLIGHT_MAX`] are open, and they commit one at a time, in order;
@@ -33,6 +36,12 @@ const EAGER_TICKS: u32 = 12;
 pub enum Event {
     /// Run, for the first time or after a stop.
     Start,
+    /// Stop until [`Event::Start`].
+    Pause,
+    /// Start again, with another plan.
+    Rebuild,
+    /// Enough waiting: the pause or new plan that this generation was told of takes place now.
+    Halt { generation: Generation },
     /// The actors run. `following`: no reader has anything left to backfill, and all were aligned when last committed.
     Started { generation: Generation, following: bool },
     /// The epoch clock.
@@ -101,6 +110,7 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Retry,
+    Rebuild,
     Stay,
     Drop,
 }
@@ -150,6 +160,8 @@ pub struct JobController {
     committing: bool,
     /// Failures since the last commit.
     attempt: u32,
+    /// No epoch is let in any more, and this follows the commit of the open ones.
+    halting: Option<After>,
 }
 
 impl JobController {
@@ -174,7 +186,13 @@ impl JobController {
             open: VecDeque::new(),
             committing: false,
             attempt: 0,
+            halting: None,
         }
+    }
+
+    /// The generation that runs, or ran last.
+    pub fn generation(&self) -> Generation {
+        self.generation
     }
 
     /// The newest committed epoch.
@@ -189,6 +207,12 @@ impl JobController {
         }
         match event {
             Event::Start => self.start(),
+            Event::Pause => self.halt(After::Stay),
+            Event::Rebuild => self.halt(After::Rebuild),
+            Event::Halt { generation } if generation == self.generation && self.phase == Phase::Running => {
+                self.halting.map_or(vec![], |after| self.end(after))
+            }
+            Event::Halt { .. } => vec![],
             Event::Started { generation, following } => self.started(generation, following),
             Event::Tick { epoch } => {
                 self.tick = self.tick.max(epoch);
@@ -214,10 +238,43 @@ impl JobController {
     }
 
     fn start(&mut self) -> Vec<Action> {
-        if self.phase == Phase::Stopped { self.begin() } else { vec![] }
+        match self.phase {
+            Phase::Stopped => return self.begin(),
+            // Paused a moment ago: what the pause has put off may be a new plan.
+            Phase::Starting | Phase::Running if self.halting == Some(After::Stay) => {
+                self.halting = Some(After::Rebuild)
+            }
+            Phase::Draining(After::Stay) => self.phase = Phase::Draining(After::Rebuild),
+            _ => {}
+        }
+        vec![]
+    }
+
+    fn halt(&mut self, after: After) -> Vec<Action> {
+        match self.phase {
+            // A pause outlives a new plan, which the next start takes anyway.
+            Phase::Starting | Phase::Running if self.halting != Some(After::Stay) => {
+                self.halting = Some(after);
+                self.halt_when_idle()
+            }
+            Phase::Draining(After::Retry | After::Rebuild) if after == After::Stay => {
+                self.phase = Phase::Draining(after);
+                vec![]
+            }
+            Phase::Stopped | Phase::Backoff if after == After::Stay => self.drained(after),
+            _ => vec![],
+        }
+    }
+
+    fn halt_when_idle(&mut self) -> Vec<Action> {
+        match self.halting {
+            Some(after) if self.phase == Phase::Running && self.open.is_empty() && !self.committing => self.end(after),
+            _ => vec![],
+        }
     }
 
     fn begin(&mut self) -> Vec<Action> {
+        self.halting = None;
         self.phase = Phase::Starting;
         self.generation = self.generation.next();
         vec![Action::Start { generation: self.generation }]
@@ -228,6 +285,9 @@ impl JobController {
             return vec![];
         }
         self.phase = Phase::Running;
+        if self.halting.is_some() {
+            return self.halt_when_idle();
+        }
         self.aligned = following;
         self.backfill = None;
         self.asked = 0;
@@ -259,7 +319,7 @@ impl JobController {
 
     /// Lets the next barrier in, if there is reason to and room.
     fn advance(&mut self) -> Vec<Action> {
-        if self.phase != Phase::Running || self.open.len() >= EPOCHS_IN_FLIGHT_MAX {
+        if self.phase != Phase::Running || self.halting.is_some() || self.open.len() >= EPOCHS_IN_FLIGHT_MAX {
             return vec![];
         }
         if self.inputs.is_empty() {
@@ -353,6 +413,7 @@ impl JobController {
             Phase::Running => {
                 actions.extend(self.commit_next());
                 actions.extend(self.advance());
+                actions.extend(self.halt_when_idle());
             }
             Phase::Draining(after) => actions.extend(self.drained(after)),
             Phase::Stopped | Phase::Starting | Phase::Backoff | Phase::Gone => {}
@@ -370,14 +431,15 @@ impl JobController {
         if generation != self.generation || !matches!(self.phase, Phase::Starting | Phase::Running) {
             return vec![];
         }
-        self.end(match remedy {
-            Remedy::Retry => After::Retry,
-            Remedy::Reject | Remedy::Stop => After::Stay,
+        self.end(match (self.halting, remedy) {
+            (Some(After::Stay), _) | (_, Remedy::Reject | Remedy::Stop) => After::Stay,
+            (_, Remedy::Retry) => After::Retry,
         })
     }
 
     /// Stops what runs and goes on when no commit is under way.
     fn end(&mut self, after: After) -> Vec<Action> {
+        self.halting = None;
         self.open.clear();
         let mut actions = vec![Action::Stop];
         if self.committing {
@@ -395,6 +457,7 @@ impl JobController {
                 self.attempt += 1;
                 vec![Action::Pause { attempt: self.attempt }]
             }
+            After::Rebuild => self.begin(),
             After::Stay => {
                 self.phase = Phase::Stopped;
                 vec![Action::StayDown]

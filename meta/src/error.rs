@@ -26,8 +26,12 @@ pub enum MetaError {
     WriteLost,
     #[error("job {0} was dropped")]
     Dropped(JobId),
-    #[error("\"{name}\" did not reach epoch {epoch} within {seconds} s{why}")]
-    Behind { name: String, epoch: Epoch, seconds: u64, why: String },
+    #[error("\"{name}\" has not reached epoch {epoch}{why}")]
+    Behind { name: String, epoch: Epoch, why: String },
+    #[error("\"{name}\" was changed by another session")]
+    Changed { name: String },
+    #[error("\"{name}\" is paused")]
+    Paused { name: String },
     #[error("creation was cancelled")]
     Cancelled,
     #[error("\"{name}\" could not be built: {reason}")]
@@ -57,8 +61,8 @@ impl MetaError {
             MetaError::HasDependants { .. } => SqlState::DEPENDENT_OBJECTS,
             MetaError::NoSuchSchema(_) => SqlState::INVALID_SCHEMA_NAME,
             MetaError::NotATable(_) => SqlState::WRONG_OBJECT_TYPE,
-            MetaError::WriteLost => SqlState("40001"),
-            MetaError::Behind { .. } => SqlState::NOT_IN_PREREQUISITE_STATE,
+            MetaError::WriteLost | MetaError::Changed { .. } => SqlState("40001"),
+            MetaError::Behind { .. } | MetaError::Paused { .. } => SqlState::NOT_IN_PREREQUISITE_STATE,
             MetaError::Cancelled => SqlState::QUERY_CANCELED,
             MetaError::ShuttingDown => SqlState::ADMIN_SHUTDOWN,
             MetaError::BuildFailed { .. } | MetaError::NotCreated { .. } => SqlState::NOT_IN_PREREQUISITE_STATE,

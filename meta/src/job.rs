@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use weir_common::catalog::Object;
@@ -14,7 +14,7 @@ use weir_stream::driver::Backfill;
 use weir_stream::executor::dml::Statement;
 use weir_stream::job::{CollectedEpoch, Engine, JobEvent, JobSpec, JobStats, RunningJob};
 use weir_stream::message::Barrier;
-use weir_stream::rate_limit::RateLimit;
+use weir_stream::rate_limit::{Allowance, RateLimits};
 
 use crate::controller::{Action, BackfillState, Event, JobController};
 use crate::meta_store::MetaStore;
@@ -23,6 +23,8 @@ use crate::meta_store::MetaStore;
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 /// The longest pause.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// How long a pause or a new plan waits for open epochs.
+const HALT_PATIENCE: Duration = Duration::from_secs(1);
 /// Spans of lost epochs that are remembered for statements that still wait.
 const LOST_KEPT: usize = 16;
 
@@ -35,8 +37,10 @@ pub enum Phase {
     Running,
     /// Failed; waits for a commit that is under way or for the next attempt.
     Failing,
-    /// Stays down until somebody acts.
+    /// Failed for good: stays down until somebody acts.
     Stopped,
+    /// Stays down because somebody said so.
+    Paused,
     Dropped,
 }
 
@@ -49,8 +53,14 @@ impl Phase {
             Phase::Running => "running",
             Phase::Failing => "failing",
             Phase::Stopped => "stopped",
+            Phase::Paused => "paused",
             Phase::Dropped => "dropped",
         }
+    }
+
+    /// Whether it makes no progress until somebody acts.
+    pub fn is_halted(self) -> bool {
+        matches!(self, Phase::Stopped | Phase::Paused | Phase::Dropped)
     }
 }
 
@@ -67,6 +77,8 @@ pub struct JobState {
     /// Failures since the job was made or the process began.
     pub failures: u64,
     pub last_error: Option<String>,
+    /// When it is started again after a failure.
+    pub next_attempt: Option<SystemTime>,
     pub backfills: Vec<Backfill>,
     /// Epochs after the first and up to the second were injected and then lost to a failure.
     lost: Vec<(Epoch, Epoch)>,
@@ -97,21 +109,51 @@ pub enum ShellEvent {
     Filled,
     /// Answer when no commit is under way that was begun before.
     Settle(oneshot::Sender<()>),
+    /// Go on with this plan: the same, for another number of actors.
+    Plan(Arc<JobPlan>),
+    Pause,
+    /// The end of a pause, of a failure for good, or of the wait for the next attempt.
+    Resume,
 }
 
 /// A job as the rest of meta sees it.
 pub struct Job {
-    pub object: Arc<Object>,
+    pub id: JobId,
+    object: Mutex<Arc<Object>>,
     pub events: mpsc::UnboundedSender<ShellEvent>,
     pub state: watch::Receiver<JobState>,
     pub stats: Arc<JobStats>,
-    pub backfill_limit: RateLimit,
-    pub source_limit: RateLimit,
+    limits: RateLimits,
+    dml: tokio::sync::Mutex<Allowance>,
     readers: Mutex<Vec<(JobId, mpsc::UnboundedSender<ShellEvent>)>>,
     offsets: Mutex<BTreeMap<JobId, Epoch>>,
 }
 
 impl Job {
+    /// Its catalog entry as it is now.
+    pub fn object(&self) -> Arc<Object> {
+        lock(&self.object).clone()
+    }
+
+    /// Its catalog entry has changed; what runs follows.
+    pub fn alter(&self, changed: Arc<Object>) {
+        self.limits.set(&changed.options);
+        let before = std::mem::replace(&mut *lock(&self.object), changed.clone());
+        let parallelism = |object: &Object| object.plan.as_ref().map(|plan| plan.parallelism);
+        if let Some(plan) = &changed.plan
+            && parallelism(&before) != parallelism(&changed)
+        {
+            let _ = self.events.send(ShellEvent::Plan(Arc::new(plan.clone())));
+        }
+    }
+
+    /// Waits until rows of a statement may be handed over.
+    pub async fn allow_dml(&self, rows: usize) {
+        let mut allowance = self.dml.lock().await;
+        allowance.wait(1).await;
+        allowance.spend(rows);
+    }
+
     /// Sends an event to the job's controller.
     pub fn send(&self, event: Event) {
         // A task that is gone belongs to a job that was dropped.
@@ -159,7 +201,7 @@ impl Job {
 
     fn tell_readers(&self, frontier: Epoch, changed: Epoch) {
         for (_, events) in lock(&self.readers).iter() {
-            let _ = events.send(ShellEvent::Control(Event::Input { job: self.object.id, frontier, changed }));
+            let _ = events.send(ShellEvent::Control(Event::Input { job: self.id, frontier, changed }));
         }
     }
 }
@@ -198,21 +240,24 @@ pub fn spawn(
 ) -> Arc<Job> {
     let (events, received) = mpsc::unbounded_channel();
     let (state_sender, state) = watch::channel(JobState {
-        phase: Phase::Starting,
+        phase: if object.paused { Phase::Paused } else { Phase::Starting },
         generation: Generation(0),
         frontier,
         changed: frontier,
         created: creation == Creation::Done,
         failures: 0,
         last_error: None,
+        next_attempt: None,
         backfills: Vec::new(),
         lost: Vec::new(),
     });
-    let option = |name: &str| object.options.get(name).and_then(|v| v.parse().ok());
+    let limits = RateLimits::new(&object.options);
+    let paused = object.paused;
     let job = Arc::new(Job {
-        backfill_limit: RateLimit::new(option("backfill_rate_limit")),
-        source_limit: RateLimit::new(option("source_rate_limit")),
-        object,
+        id: object.id,
+        object: Mutex::new(object),
+        dml: tokio::sync::Mutex::new(Allowance::new(limits.dml.clone())),
+        limits,
         events,
         state,
         stats: Arc::new(JobStats::default()),
@@ -232,6 +277,7 @@ pub fn spawn(
         injected: frontier,
         held: creation == Creation::Held,
         caught_up: false,
+        paused,
         state: state_sender,
     };
     tokio::spawn(shell.run(received));
@@ -262,6 +308,7 @@ struct Shell {
     /// Does not count as created yet, though it may have caught up.
     held: bool,
     caught_up: bool,
+    paused: bool,
     state: watch::Sender<JobState>,
 }
 
@@ -283,7 +330,7 @@ impl Shell {
         if self.held || !self.caught_up {
             return;
         }
-        let id = self.job.object.id;
+        let id = self.job.id;
         if !self.state.borrow().created {
             // Nobody is told before it is durable: a creation that is not recorded is undone by the next start.
             while let Err(error) = self.around.meta_store.set_created(id).await {
@@ -305,7 +352,7 @@ impl Shell {
                 match &self.running {
                     Some(running) => self.waiting.extend(running.dml(statement).err()),
                     // Dropped, which its session is told.
-                    None if self.state.borrow().phase == Phase::Stopped => {}
+                    None if self.state.borrow().phase.is_halted() => {}
                     None => self.waiting.push(statement),
                 }
                 Some(Event::Dml)
@@ -314,6 +361,29 @@ impl Shell {
                 self.held = false;
                 self.finish_creation().await;
                 None
+            }
+            ShellEvent::Plan(plan) => {
+                self.plan = plan;
+                self.halt_in_time();
+                Some(Event::Rebuild)
+            }
+            ShellEvent::Pause => {
+                self.paused = true;
+                self.halt_in_time();
+                Some(Event::Pause)
+            }
+            ShellEvent::Resume => {
+                self.paused = false;
+                self.state.send_if_modified(|s| {
+                    let halted = s.phase.is_halted();
+                    if halted {
+                        s.phase = Phase::Starting;
+                    }
+                    halted
+                });
+                // One that waits for its next attempt need not.
+                let _ = self.job.events.send(ShellEvent::Control(Event::Retry));
+                Some(Event::Start)
             }
             ShellEvent::Settle(done) => {
                 self.settling.push(done);
@@ -342,8 +412,18 @@ impl Shell {
         }
     }
 
+    /// Open epochs may hold up a pause or a new plan, but not for long.
+    fn halt_in_time(&self) {
+        let generation = self.controller.generation();
+        let events = self.job.events.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(HALT_PATIENCE).await;
+            let _ = events.send(ShellEvent::Control(Event::Halt { generation }));
+        });
+    }
+
     fn failure(&mut self, generation: Generation, error: &StreamError, commit: bool) -> Event {
-        tracing::warn!(job = %self.job.object.full_name(), id = %self.job.object.id, %generation, %error, "job failed");
+        tracing::warn!(job = %self.job.object().full_name(), id = %self.job.id, %generation, %error, "job failed");
         self.state.send_modify(|s| {
             s.failures += 1;
             s.last_error = Some(error.to_string());
@@ -357,12 +437,12 @@ impl Shell {
         let following = self.state.borrow().created;
         if persisted {
             for input in &self.around.inputs {
-                let id = input.object.id;
+                let id = input.id;
                 let of_input = backfills.iter().filter(|b| b.input == id).map(|b| b.offset).min();
                 // A reader that follows is where its job is.
                 let offset = if following { Some(epoch) } else { of_input };
                 if let Some(offset) = offset {
-                    input.set_offset(self.job.object.id, offset);
+                    input.set_offset(self.job.id, offset);
                 }
             }
         }
@@ -406,18 +486,24 @@ impl Shell {
             Action::Stop => {
                 self.running = None;
                 self.collected.clear();
-                // Whoever waits for a job gives up when it is stopped for good, which is not known yet.
-                self.state.send_modify(|s| s.phase = Phase::Failing);
             }
             Action::StayDown => {
                 self.lose();
                 self.waiting.clear();
-                self.state.send_modify(|s| s.phase = Phase::Stopped);
+                let phase = if self.paused { Phase::Paused } else { Phase::Stopped };
+                self.state.send_modify(|s| {
+                    s.phase = phase;
+                    s.next_attempt = None;
+                });
             }
             Action::Pause { attempt } => {
                 self.lose();
                 let pause = BACKOFF_FIRST.saturating_mul(1 << (attempt - 1).min(16)).min(BACKOFF_MAX);
                 let events = self.job.events.clone();
+                self.state.send_modify(|s| {
+                    s.phase = Phase::Failing;
+                    s.next_attempt = Some(SystemTime::now() + pause);
+                });
                 tokio::spawn(async move {
                     tokio::time::sleep(pause).await;
                     let _ = events.send(ShellEvent::Control(Event::Retry));
@@ -443,13 +529,14 @@ impl Shell {
     }
 
     async fn start(&mut self, generation: Generation) {
+        self.lose();
+        self.state.send_modify(|s| s.next_attempt = None);
         let spec = JobSpec {
-            id: self.job.object.id,
+            id: self.job.id,
             generation,
             plan: self.plan.clone(),
             frontier: self.controller.frontier(),
-            backfill_limit: self.job.backfill_limit.clone(),
-            source_limit: self.job.source_limit.clone(),
+            limits: self.job.limits.clone(),
             stats: self.job.stats.clone(),
         };
         let (sender, mut receiver) = mpsc::unbounded_channel();

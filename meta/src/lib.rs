@@ -1,7 +1,7 @@
 //! The catalog, the epoch clock, and a controller for each job. Sees no row.
 //!
 //! ```text
-//! meta.rs         what the frontend calls: create, drop, DML, flush, wait
+//! meta.rs         what the frontend calls: create, alter, drop, DML, flush, wait
 //! catalog.rs      the objects, as an immutable snapshot
 //! meta_store.rs   the objects, durably
 //! clock.rs        epochs: by interval and on demand
@@ -20,4 +20,4 @@ pub mod meta_store;
 pub use catalog::Catalog;
 pub use error::{MetaError, Result};
 pub use job::{JobState, JobStatus, Phase};
-pub use meta::{DmlGuard, Meta, MetaOptions};
+pub use meta::{DmlGuard, Meta, MetaOptions, actors};

@@ -1,12 +1,12 @@
 //! What the frontend asks of meta: objects made and dropped, rows written, frontiers waited for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot, watch};
 use weir_common::catalog::{Object, ObjectKind};
-use weir_common::{Chunk, Epoch, JobId, TableId};
+use weir_common::{Chunk, Epoch, JobId, TableId, VNODE_COUNT};
 use weir_storage::Store;
 use weir_stream::executor::dml::Statement;
 use weir_stream::job::Engine;
@@ -20,6 +20,8 @@ use crate::meta_store::MetaStore;
 
 /// Failures in a row after which a creation that somebody waits for is given up.
 const CREATION_ATTEMPTS_MAX: u64 = 3;
+/// How often a wait for a job looks whether something holds it up for good.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How often change logs are truncated.
 const TRUNCATION_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -77,6 +79,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Actors of each fragment of a job, if it is to have this many (`None`: one per core).
+pub fn actors(wanted: Option<usize>) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    wanted.unwrap_or_else(cores).clamp(1, VNODE_COUNT)
+}
+
+/// How a wait for a job ended.
+enum Reached {
+    Yes,
+    /// This job stands still.
+    HeldUp(Arc<Job>),
+    Late,
+}
+
 /// Held by a statement that writes to a table, until its rows are committed: UPDATE and DELETE exclude each other and
 /// INSERT, since they compute their rows from what they read.
 pub enum DmlGuard {
@@ -122,13 +138,20 @@ impl Meta {
             locks: Mutex::default(),
             truncation,
         });
-        for stored in objects {
+        for mut stored in objects {
+            let object = Arc::make_mut(&mut stored.object);
+            if let Some(plan) = &mut object.plan {
+                // As many as this machine has cores, where nothing else was said.
+                plan.parallelism = actors(object.parallelism);
+            }
             meta.shared.update_catalog(|c| c.insert(stored.object.clone()));
             let creation = if stored.created { Creation::Done } else { Creation::UnderWay };
             meta.register(stored.object, creation)?;
         }
         for job in meta.all_jobs() {
-            job.send(Event::Start);
+            if !job.object().paused {
+                job.send(Event::Start);
+            }
         }
         Ok(meta)
     }
@@ -193,7 +216,7 @@ impl Meta {
         undo.id = None;
         self.drop_objects(&[id]).await?;
         Err(match error {
-            Some(reason) => MetaError::BuildFailed { name: job.object.name.clone(), reason },
+            Some(reason) => MetaError::BuildFailed { name: job.object().name.clone(), reason },
             None => MetaError::Cancelled,
         })
     }
@@ -213,7 +236,7 @@ impl Meta {
         // What is still being created may be undone, at the next start too, and would take with it what was created on it.
         let jobs = self.shared.jobs();
         match object.depends_on.iter().filter_map(|id| jobs.get(id)).find(|job| !job.state.borrow().created) {
-            Some(unfinished) => Err(MetaError::NotCreated { name: unfinished.object.name.clone() }),
+            Some(unfinished) => Err(MetaError::NotCreated { name: unfinished.object().name.clone() }),
             None => Ok(()),
         }
     }
@@ -240,7 +263,7 @@ impl Meta {
             let offset = if creation == Creation::Done { frontier } else { Epoch::ZERO };
             input.add_reader(id, offset, job.events.clone());
             let now = input.now();
-            job.send(Event::Input { job: input.object.id, frontier: now.frontier, changed: now.changed });
+            job.send(Event::Input { job: input.id, frontier: now.frontier, changed: now.changed });
         }
         self.shared.jobs().insert(id, job.clone());
         Ok(Some(job))
@@ -248,8 +271,57 @@ impl Meta {
 
     fn inputs(&self, job: &Job) -> Vec<Arc<Job>> {
         let jobs = self.shared.jobs();
-        let plan = job.object.plan.as_ref();
-        plan.into_iter().flat_map(|p| p.inputs.iter()).filter_map(|i| jobs.get(i).cloned()).collect()
+        let object = job.object();
+        object.plan.iter().flat_map(|p| p.inputs.iter()).filter_map(|i| jobs.get(i).cloned()).collect()
+    }
+
+    /// Changes catalog entries, all or none: names, schemas, owners, options, parallelism. Each comes with the entry that it
+    /// was made from; [`MetaError::Changed`] when that is not what is there any more.
+    pub async fn alter(&self, changes: Vec<(Arc<Object>, Object)>) -> Result<()> {
+        let _ddl = self.ddl.lock().await;
+        let catalog = self.catalog();
+        let mut taken = BTreeSet::new();
+        for (base, changed) in &changes {
+            match catalog.get(base.id) {
+                None => return Err(MetaError::NoSuchObject(base.id)),
+                Some(now) if !Arc::ptr_eq(now, base) => return Err(MetaError::Changed { name: base.name.clone() }),
+                Some(_) => {}
+            }
+            if !catalog.has_schema(&changed.schema) {
+                return Err(MetaError::NoSuchSchema(changed.schema.clone()));
+            }
+            let other = catalog.find(&changed.schema, &changed.name);
+            let other = other.filter(|o| !changes.iter().any(|(base, _)| base.id == o.id));
+            if other.is_some() || !taken.insert((&changed.schema, &changed.name)) {
+                return Err(MetaError::Exists { kind: "relation", name: changed.name.clone() });
+            }
+        }
+        let changed: Vec<Arc<Object>> = changes.into_iter().map(|(_, changed)| Arc::new(changed)).collect();
+        self.store.update(&changed).await?;
+        self.shared.update_catalog(|c| {
+            changed.iter().for_each(|o| c.remove(o.id));
+            changed.iter().for_each(|o| c.insert(o.clone()));
+        });
+        for object in changed {
+            let job = self.shared.jobs().get(&object.id).cloned();
+            if let Some(job) = job {
+                job.alter(object);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops a job until it is resumed, also by the next process; or lets it run again, also one that failed for good.
+    pub async fn pause(&self, base: Arc<Object>, paused: bool) -> Result<()> {
+        let id = base.id;
+        let mut changed = base.as_ref().clone();
+        changed.paused = paused;
+        self.alter(vec![(base, changed)]).await?;
+        let job = self.shared.jobs().get(&id).cloned().ok_or(MetaError::NoSuchObject(id))?;
+        let _ = job.events.send(if paused { ShellEvent::Pause } else { ShellEvent::Resume });
+        let settled = |s: &job::JobState| s.phase.is_halted() == paused;
+        let _ = job.state.clone().wait_for(settled).await;
+        Ok(())
     }
 
     /// Drops objects. Everything that depends on them must be among them.
@@ -280,11 +352,11 @@ impl Meta {
         // An error means that the task is gone already.
         let _ = job.state.clone().wait_for(|s| s.phase == Phase::Dropped).await;
         for input in self.inputs(job) {
-            input.remove_reader(job.object.id);
+            input.remove_reader(job.id);
         }
-        let plan = job.object.plan.as_ref();
-        let tables: Vec<_> = plan.into_iter().flat_map(|p| p.tables()).map(|t| t.id).collect();
-        let (store, id) = (self.engine.store.clone(), job.object.id);
+        let object = job.object();
+        let tables: Vec<_> = object.plan.iter().flat_map(|p| p.tables()).map(|t| t.id).collect();
+        let (store, id) = (self.engine.store.clone(), job.id);
         let dropped = tokio::task::spawn_blocking(move || store.drop_tables(id, &tables)).await;
         lock(&self.locks).remove(&id);
         match dropped {
@@ -323,18 +395,23 @@ impl Meta {
     /// Writes the changes of one statement, or transaction, to a table: all in one epoch. Returns it when it is durable.
     pub async fn dml(&self, table: JobId, chunks: Vec<Chunk>) -> Result<Epoch> {
         let job = self.shared.jobs().get(&table).cloned().ok_or(MetaError::NotATable(table))?;
-        if job.object.kind != ObjectKind::Table {
+        let object = job.object();
+        if object.kind != ObjectKind::Table {
             return Err(MetaError::NotATable(table));
         }
         if !job.state.borrow().created {
             // The creation may still be undone, with all rows.
-            return Err(MetaError::NotCreated { name: job.object.name.clone() });
+            return Err(MetaError::NotCreated { name: object.name.clone() });
         }
+        if object.paused {
+            return Err(MetaError::Paused { name: object.name.clone() });
+        }
+        job.allow_dml(chunks.iter().map(Chunk::len).sum()).await;
         self.write(&job, chunks).await
     }
 
     async fn write(&self, job: &Job, chunks: Vec<Chunk>) -> Result<Epoch> {
-        let table = job.object.id;
+        let table = job.id;
         let (sender, receiver) = oneshot::channel();
         let statement = Statement { chunks, epoch: sender };
         job.events.send(ShellEvent::Dml(statement)).map_err(|_| MetaError::Dropped(table))?;
@@ -364,67 +441,100 @@ impl Meta {
         let epoch = self.clock.fresh().await;
         for job in self.all_jobs() {
             let mut state = job.state.clone();
-            let done = |s: &job::JobState| {
-                s.frontier >= epoch || !s.created || matches!(s.phase, Phase::Failing | Phase::Stopped | Phase::Dropped)
-            };
-            match tokio::time::timeout(self.wait_timeout, state.wait_for(done)).await {
-                Ok(_) => {}
-                Err(_) => return Err(self.behind(&job, epoch)),
+            let reached = |s: &job::JobState| s.frontier >= epoch || !s.created;
+            let stands = |p: Phase| p.is_halted() || p == Phase::Failing;
+            match self.reach(&mut state, &job, reached, stands).await {
+                Reached::Yes | Reached::HeldUp(_) => {}
+                Reached::Late => return Err(self.behind(&job, epoch, None)),
             }
         }
         Ok(epoch)
     }
 
     /// Waits until jobs have reached an epoch, and what was committed before this process, and can be queried.
-    pub async fn wait_for(&self, jobs: &[JobId], epoch: Epoch) -> Result<()> {
-        let epoch = epoch.max(self.recovered);
+    pub async fn wait_for(&self, jobs: &[JobId], wanted: Epoch) -> Result<()> {
+        let epoch = wanted.max(self.recovered);
         for id in jobs {
             let Some(job) = self.shared.jobs().get(id).cloned() else { continue };
             if !job.now().created {
-                return Err(MetaError::NotCreated { name: job.object.name.clone() });
+                return Err(MetaError::NotCreated { name: job.object().name.clone() });
             }
             let mut state = job.state.clone();
-            let reached = state.wait_for(|s| s.frontier >= epoch || s.phase == Phase::Dropped);
-            match tokio::time::timeout(self.wait_timeout, reached).await {
-                Ok(_) => {}
-                Err(_) => return Err(self.behind(&job, epoch)),
+            let reached = |s: &job::JobState| s.frontier >= epoch || s.phase == Phase::Dropped;
+            match self.reach(&mut state, &job, reached, Phase::is_halted).await {
+                Reached::Yes => {}
+                // Newer than what is there it will not be, so that is what can be read.
+                Reached::HeldUp(_) if job.now().frontier >= wanted => {}
+                Reached::HeldUp(by) => return Err(self.behind(&job, wanted, Some(&by))),
+                Reached::Late => return Err(self.behind(&job, epoch, None)),
             }
         }
         Ok(())
     }
 
-    fn behind(&self, job: &Job, epoch: Epoch) -> MetaError {
-        let why = job.now().last_error.map_or_else(String::new, |e| format!("; its last error: {e}"));
-        MetaError::Behind { name: job.object.name.clone(), epoch, seconds: self.wait_timeout.as_secs(), why }
+    /// Waits for a state of a job, as long as neither it nor anything that it reads stands still.
+    async fn reach(
+        &self,
+        state: &mut watch::Receiver<job::JobState>,
+        job: &Arc<Job>,
+        mut reached: impl FnMut(&job::JobState) -> bool,
+        stands: impl Fn(Phase) -> bool,
+    ) -> Reached {
+        let deadline = tokio::time::Instant::now() + self.wait_timeout;
+        loop {
+            let look_again = deadline.min(tokio::time::Instant::now() + LOOK_AGAIN);
+            if tokio::time::timeout_at(look_again, state.wait_for(&mut reached)).await.is_ok() {
+                return Reached::Yes;
+            }
+            if let Some(by) = self.standing(job, &stands) {
+                return Reached::HeldUp(by);
+            }
+            if tokio::time::Instant::now() >= deadline {
+                return Reached::Late;
+            }
+        }
+    }
+
+    /// The job, or one that it reads directly or not, that stands still.
+    fn standing(&self, job: &Arc<Job>, stands: &impl Fn(Phase) -> bool) -> Option<Arc<Job>> {
+        let (mut open, mut seen) = (vec![job.clone()], BTreeSet::new());
+        while let Some(job) = open.pop() {
+            if stands(job.state.borrow().phase) {
+                return Some(job);
+            }
+            open.extend(self.inputs(&job).into_iter().filter(|input| seen.insert(input.id)));
+        }
+        None
+    }
+
+    fn behind(&self, job: &Job, epoch: Epoch, held_up_by: Option<&Job>) -> MetaError {
+        let why = match held_up_by.map(|by| (by.object(), by.now())) {
+            Some((by, state)) => {
+                let error = state.last_error.filter(|_| state.phase == Phase::Stopped);
+                let error = error.map_or_else(String::new, |e| format!(": {e}"));
+                format!("; {} \"{}\" is {}{error}", by.kind.sql(), by.name, state.phase.name())
+            }
+            None => {
+                let error = job.now().last_error.map_or_else(String::new, |e| format!("; its last error: {e}"));
+                format!(", though waited for {} s{error}", self.wait_timeout.as_secs())
+            }
+        };
+        MetaError::Behind { name: job.object().name.clone(), epoch, why }
     }
 
     /// Waits until every creation has ended, well or badly.
     pub async fn wait_created(&self) -> Result<()> {
         for job in self.all_jobs() {
-            let ended = |s: &job::JobState| s.created || matches!(s.phase, Phase::Dropped | Phase::Stopped);
+            let ended = |s: &job::JobState| s.created || s.phase.is_halted();
             let _ = job.state.clone().wait_for(ended).await;
         }
-        Ok(())
-    }
-
-    /// Changes the limits of a job, in rows per second; `None` lifts one.
-    pub fn set_backfill_rate_limit(&self, id: JobId, rows_per_s: Option<u64>) -> Result<()> {
-        let job = self.shared.jobs().get(&id).cloned().ok_or(MetaError::NoSuchObject(id))?;
-        job.backfill_limit.set(rows_per_s);
-        Ok(())
-    }
-
-    /// Likewise for what its sources may give.
-    pub fn set_source_rate_limit(&self, id: JobId, rows_per_s: Option<u64>) -> Result<()> {
-        let job = self.shared.jobs().get(&id).cloned().ok_or(MetaError::NoSuchObject(id))?;
-        job.source_limit.set(rows_per_s);
         Ok(())
     }
 
     /// Every job, for system views.
     pub fn jobs(&self) -> Vec<JobStatus> {
         let status = |job: &Arc<Job>| JobStatus {
-            object: job.object.clone(),
+            object: job.object(),
             state: job.now(),
             stats: job.stats.clone(),
             readers: job.offsets(),
@@ -479,16 +589,17 @@ async fn truncate_logs(store: Arc<Store>, shared: std::sync::Weak<Shared>) {
         let jobs: Vec<_> = shared.jobs().values().cloned().collect();
         drop(shared);
         for job in jobs {
-            let relation = job.object.plan.as_ref().and_then(|p| p.relation.as_ref());
+            let object = job.object();
+            let relation = object.plan.as_ref().and_then(|p| p.relation.as_ref());
             let (Some(table), Some(read)) = (relation, job.offsets().into_values().min()) else { continue };
-            let done = truncated.entry(job.object.id).or_default();
+            let done = truncated.entry(job.id).or_default();
             if read > *done && job.now().changed > *done {
                 let (store, table) = (store.clone(), table.id);
                 let result = tokio::task::spawn_blocking(move || store.truncate_log(table, read)).await;
                 match result {
                     Ok(Ok(())) => *done = read,
-                    Ok(Err(error)) => tracing::warn!(job = %job.object.id, %error, "truncate change log"),
-                    Err(error) => tracing::warn!(job = %job.object.id, %error, "truncate change log"),
+                    Ok(Err(error)) => tracing::warn!(job = %job.id, %error, "truncate change log"),
+                    Err(error) => tracing::warn!(job = %job.id, %error, "truncate change log"),
                 }
             }
         }

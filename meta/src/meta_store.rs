@@ -79,6 +79,22 @@ impl MetaStore {
         Ok(())
     }
 
+    /// Changes objects, all or none.
+    pub async fn update(&self, objects: &[Arc<Object>]) -> Result<()> {
+        fail::fail_point!("meta::update::before", |_| std::process::abort());
+        let mut transaction = self.pool.begin().await?;
+        for object in objects {
+            let id = i64::from(object.id.0);
+            let body = serde_json::to_string(object.as_ref()).map_err(|source| MetaError::Entry { id, source })?;
+            let update = sqlx::query("UPDATE objects SET body = $2 WHERE id = $1");
+            update.bind(id).bind(body).execute(&mut *transaction).await?;
+        }
+        fail::fail_point!("meta::update::within", |_| std::process::abort());
+        transaction.commit().await?;
+        fail::fail_point!("meta::update::after", |_| std::process::abort());
+        Ok(())
+    }
+
     /// Removes objects, all or none.
     pub async fn delete(&self, ids: &[JobId]) -> Result<()> {
         fail::fail_point!("meta::delete::before", |_| std::process::abort());
@@ -164,6 +180,8 @@ mod tests {
             depends_on: vec![],
             plan: None,
             owner: "root".into(),
+            paused: false,
+            parallelism: None,
             created_ms: 1,
         }
     }

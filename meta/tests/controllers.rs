@@ -1,7 +1,7 @@
 //! Many controllers at once, under random orders of ticks, collections, commits, failures and restarts.
 //!
 //! The world here does what the runtime does: it collects an injected epoch some time later, commits when told to, fails at
-//! random. Checked all the time: frontiers only grow; epochs commit in order and never while an older generation's commit is
+//! random, and is paused and rebuilt. Checked all the time: frontiers only grow; epochs commit in order and never while an older generation's commit is
 //! under way; an aligned reader never passes an input; and in the end, when failures stop, every job reaches the newest tick.
 
 #![allow(clippy::unwrap_used)]
@@ -27,6 +27,7 @@ struct Job {
     injected: Vec<(Epoch, bool)>,
     committing: Option<(Epoch, bool, u32)>,
     retry: bool,
+    paused: bool,
     frontier: Epoch,
     created: bool,
 }
@@ -58,6 +59,7 @@ impl World {
                 injected: vec![],
                 committing: None,
                 retry: false,
+                paused: false,
                 frontier: Epoch::ZERO,
                 created: false,
             };
@@ -82,6 +84,7 @@ impl World {
         match action {
             Action::Start { generation } => {
                 assert!(job.committing.is_none(), "started while a commit may still land");
+                assert!(job.running.is_none() && !job.paused);
                 job.starting = Some(generation);
             }
             Action::Inject { epoch, aligned } => {
@@ -117,14 +120,17 @@ impl World {
                 job.starting = None;
                 job.injected.clear();
             }
-            Action::Pause { .. } => job.retry = true,
+            Action::Pause { .. } => {
+                assert!(!job.paused, "a paused job tries again");
+                job.retry = true;
+            }
             Action::RequestTick | Action::StayDown | Action::Gone => {}
         }
     }
 
     fn step(&mut self) {
         let id = JobId(self.rng.random_range(0..self.jobs.len() as u32));
-        match self.rng.random_range(0..10) {
+        match self.rng.random_range(0..11) {
             0 => {
                 self.now += self.rng.random_range(1..3);
                 let epoch = Epoch(self.now);
@@ -136,6 +142,7 @@ impl World {
             2 if self.failures => self.fail(id),
             3..=5 => self.collect(id),
             6..=7 => self.commit(id),
+            8 if self.failures => self.alter(id),
             _ => self.start(id),
         }
     }
@@ -149,6 +156,24 @@ impl World {
             let generation = if late { Generation(generation.0 - 1) } else { generation };
             self.send(id, Event::Failed { generation, remedy: Remedy::Retry, commit: false });
         }
+    }
+
+    /// What ALTER does: a pause, its end, another plan.
+    fn alter(&mut self, id: JobId) {
+        let job = self.jobs.get_mut(&id).unwrap();
+        let generation = job.controller.generation();
+        let event = match self.rng.random_range(0..4) {
+            0 => Event::Pause,
+            1 => Event::Start,
+            2 => Event::Rebuild,
+            _ => Event::Halt { generation },
+        };
+        match event {
+            Event::Pause => (job.paused, job.retry) = (true, false),
+            Event::Start => job.paused = false,
+            _ => {}
+        }
+        self.send(id, event);
     }
 
     fn collect(&mut self, id: JobId) {
@@ -215,6 +240,10 @@ fn random_schedules_keep_the_invariants_and_make_progress() {
             world.step();
         }
         world.failures = false;
+        for id in world.jobs.keys().copied().collect::<Vec<_>>() {
+            world.jobs.get_mut(&id).unwrap().paused = false;
+            world.send(id, Event::Start);
+        }
         let goal = Epoch(world.now);
         for _ in 0..3_000 {
             world.step();

@@ -1,5 +1,6 @@
 //! A limit on rows per second that can be changed while it is used.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -31,6 +32,42 @@ impl RateLimit {
     pub fn get(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|limit| *limit != Self::NONE)
     }
+}
+
+/// The limits of one job, shared with whoever obeys them.
+#[derive(Clone, Debug)]
+pub struct RateLimits {
+    /// Of what each reader of a relation backfills.
+    pub backfill: RateLimit,
+    /// Of what each source gives.
+    pub source: RateLimit,
+    /// Of rows of statements that a table takes.
+    pub dml: RateLimit,
+    /// Of rows that each actor of a sink hands out.
+    pub sink: RateLimit,
+}
+
+impl RateLimits {
+    /// The options that set them.
+    pub const OPTIONS: [&str; 4] = ["backfill_rate_limit", "source_rate_limit", "dml_rate_limit", "sink_rate_limit"];
+
+    /// As the options of an object say; without one there is no limit.
+    pub fn new(options: &BTreeMap<String, String>) -> RateLimits {
+        let [backfill, source, dml, sink] = Self::OPTIONS.map(|name| RateLimit::new(rows_per_s(options, name)));
+        RateLimits { backfill, source, dml, sink }
+    }
+
+    /// Changes them to what the options say now.
+    pub fn set(&self, options: &BTreeMap<String, String>) {
+        let limits = [&self.backfill, &self.source, &self.dml, &self.sink];
+        for (limit, name) in limits.into_iter().zip(Self::OPTIONS) {
+            limit.set(rows_per_s(options, name));
+        }
+    }
+}
+
+fn rows_per_s(options: &BTreeMap<String, String>, name: &str) -> Option<u64> {
+    options.get(name).and_then(|limit| limit.parse().ok())
 }
 
 /// One user's account under a limit.
@@ -77,7 +114,7 @@ impl Allowance {
         }
     }
 
-    /// Takes rows off the account.
+    /// Takes rows off the account, which may become a debt: nothing is allowed until it is paid.
     pub fn spend(&mut self, rows: usize) {
         self.rows -= rows as f64;
     }

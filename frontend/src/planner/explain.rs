@@ -23,7 +23,11 @@ use super::properties;
 pub fn explain(plan: &JobPlan) -> String {
     let mut text = String::new();
     for fragment in &plan.fragments {
-        let spread = if fragment.single { "single".to_string() } else { format!("{} actors", plan.parallelism) };
+        let spread = match (fragment.single, plan.parallelism) {
+            (true, _) => "single".to_string(),
+            (false, 1) => "1 actor".to_string(),
+            (false, n) => format!("{n} actors"),
+        };
         let _ = write!(text, "Fragment {}, {spread}", fragment.id);
         for output in &fragment.outputs {
             let by = distribution(&output.distribution, &fragment.plan.schema);

@@ -16,6 +16,9 @@ use super::share::{fingerprint, share};
 ///     Filter                       fragment 0   Filter                 output: to 1, hash(a)
 ///       Scan                                      Scan
 /// ```
+///
+/// The plan is the same for every parallelism, so that a job can be given another one: its state is spread by vnode, and
+/// actors only share out the vnodes.
 pub(super) fn fragment(plan: StreamPlan, relation: Option<TableDef>, parallelism: usize) -> JobPlan {
     let mut inputs: Vec<JobId> = Vec::new();
     plan.visit(&mut |plan| {
@@ -26,14 +29,14 @@ pub(super) fn fragment(plan: StreamPlan, relation: Option<TableDef>, parallelism
         }
     });
     inputs.sort_unstable();
-    let mut cutter = Cutter { fragments: Vec::new(), parallelism, known: HashMap::new() };
-    cutter.cut(share(plan, parallelism));
+    let mut cutter = Cutter::default();
+    cutter.cut(share(plan));
     JobPlan { version: PLAN_VERSION, fragments: cutter.fragments, relation, inputs, parallelism }
 }
 
+#[derive(Default)]
 struct Cutter {
     fragments: Vec<Fragment>,
-    parallelism: usize,
     /// The fragment of each plan that was cut, by what tells plans apart.
     known: HashMap<(String, Vec<Distribution>), FragmentId>,
 }
@@ -48,11 +51,8 @@ impl Cutter {
         if let Some(id) = self.known.get(&known) {
             return *id;
         }
-        let single = self.parallelism == 1 || leaves.contains(&true);
-        assert!(
-            self.parallelism == 1 || leaves.iter().all(|s| *s == single),
-            "a fragment's leaves are all at one actor or all at several"
-        );
+        let single = leaves.contains(&true);
+        assert!(leaves.iter().all(|s| *s == single), "a fragment's leaves are all at one actor or all at several");
         let id = FragmentId(self.fragments.len() as u32);
         self.connect(&mut plan, id, &mut received.into_iter());
         self.fragments.push(Fragment { id, plan, single, outputs: Vec::new() });

@@ -109,7 +109,7 @@ pub struct SourceSpec {
 /// The job of a materialized view.
 pub fn plan_view(bound: &Bound, parallelism: usize) -> Result<Planned> {
     let mut columns = visible_columns(bound)?;
-    let mut builder = Builder::new(parallelism);
+    let mut builder = Builder::default();
     let rel = builder.plan(&optimize(bound.plan.clone())?)?;
     let plan = rel.with_names(columns.iter().map(|c| c.name.clone())).settle()?;
     let visible = columns.len();
@@ -137,7 +137,7 @@ pub fn plan_view(bound: &Bound, parallelism: usize) -> Result<Planned> {
 
 /// The job of a table.
 pub fn plan_table(scope: &Scope<'_>, spec: &TableSpec, parallelism: usize) -> Result<Planned> {
-    let mut builder = Builder::new(parallelism);
+    let mut builder = Builder::default();
     let row_id = spec.primary_key.is_empty().then(|| spec.columns.len() - 1);
     let key = row_id.map_or_else(|| spec.primary_key.clone(), |row_id| vec![row_id]);
     let field = |(i, c): (usize, &ColumnDef)| {
@@ -196,7 +196,7 @@ fn fed(
 
 /// The job of an index: the relation's key columns and included ones, sorted by the former.
 pub fn plan_index(relation: &Object, key: &[SortColumn], include: &[usize], parallelism: usize) -> Result<Planned> {
-    let mut builder = Builder::new(parallelism);
+    let mut builder = Builder::default();
     let mut wanted: Vec<usize> = Vec::new();
     let mut sort: Vec<SortColumn> = Vec::new();
     for column in key {
@@ -237,7 +237,7 @@ pub fn plan_index(relation: &Object, key: &[SortColumn], include: &[usize], para
 /// The job of a sink's query: its root hands on the query's changes.
 pub fn plan_sink(bound: &Bound, options: &BTreeMap<String, String>, parallelism: usize) -> Result<Planned> {
     let columns = visible_columns(bound)?;
-    let mut builder = Builder::new(parallelism);
+    let mut builder = Builder::default();
     let rel = builder.plan(&optimize(bound.plan.clone())?)?;
     let plan = rel.with_names(columns.iter().map(|c| c.name.clone())).settle_exactly()?;
     let append_only = properties::append_only(&plan);

@@ -27,10 +27,10 @@ use super::job::for_each_table;
 use super::properties;
 
 /// Puts exchanges over sub-plans that are there several times.
-pub(super) fn share(mut plan: StreamPlan, parallelism: usize) -> StreamPlan {
+pub(super) fn share(mut plan: StreamPlan) -> StreamPlan {
     let mut classes = HashMap::new();
     let shape = classify(&mut plan, &mut classes);
-    let mut shared = Shared { uses: vec![0; classes.len()], parallelism };
+    let mut shared = Shared { uses: vec![0; classes.len()] };
     shared.count(&plan, &shape, false);
     shared.expose(&mut plan, &shape, false);
     plan
@@ -69,7 +69,6 @@ fn classify(plan: &mut StreamPlan, classes: &mut HashMap<String, usize>) -> Shap
 struct Shared {
     /// How many users each class has, once what can be shared is.
     uses: Vec<usize>,
-    parallelism: usize,
 }
 
 impl Shared {
@@ -103,13 +102,7 @@ impl Shared {
 
     /// The distribution of an exchange that leaves the rows where they are, if the plan is worth one.
     fn placement(&self, plan: &StreamPlan) -> Option<Distribution> {
-        if !is_costly(plan) {
-            return None;
-        }
-        if self.parallelism == 1 {
-            return Some(Distribution::Single);
-        }
-        properties::distributions(plan).into_iter().next()
+        is_costly(plan).then(|| properties::distributions(plan).into_iter().next()).flatten()
     }
 }
 

@@ -263,7 +263,7 @@ impl Session {
                 Ok(Reply::command("WAIT"))
             }
             Body::CancelJobs(jobs) => self.cancel_jobs(jobs).await,
-            Body::AlterRateLimit(alter) => self.alter_rate_limit(alter),
+            Body::Alter(alter) => self.alter(alter).await,
             Body::Reset(reset) => self.reset(*reset),
             Body::Unsupported(what) => Err(SqlError::unsupported(what)),
         }

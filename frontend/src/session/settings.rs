@@ -151,13 +151,6 @@ impl Settings {
         specific.or_else(|| self.known("streaming_parallelism").parse().ok()).filter(|p| *p > 0)
     }
 
-    /// The rate limits that new jobs get, as their options.
-    pub fn rate_limits(&self) -> impl Iterator<Item = (String, String)> {
-        let limits = ["backfill_rate_limit", "source_rate_limit"].map(|name| (name, self.known(name)));
-        let limited = limits.into_iter().filter(|(_, limit)| limit.parse::<u64>().is_ok());
-        limited.map(|(name, limit)| (name.to_string(), limit.to_string())).collect::<Vec<_>>().into_iter()
-    }
-
     /// The time zone that timestamps with time zone are shown in.
     pub fn time_zone(&self) -> Tz {
         parse_time_zone(self.known("timezone")).map_or(Tz::UTC, |(tz, _)| tz)

@@ -86,7 +86,12 @@ pub static SETTINGS: &[Variable] = &[
     variable("default_transaction_deferrable", "off", Kind::Bool, "Whether new blocks are deferrable."),
     variable("default_transaction_isolation", "read committed", Kind::Only(ISOLATION), "The isolation of new blocks."),
     reported("default_transaction_read_only", "default_transaction_read_only", "off", Kind::Only(&["off"])),
-    tuning("dml_rate_limit", "-1", Kind::Text),
+    variable(
+        "dml_rate_limit",
+        "default",
+        Kind::Text,
+        "Rows per second that new tables take from statements; default: no limit.",
+    ),
     tuning("enable_index_selection", "on", Kind::Bool),
     tuning("enable_join_ordering", "on", Kind::Bool),
     tuning("enable_locality_backfill", "off", Kind::Bool),
@@ -164,7 +169,12 @@ pub static SETTINGS: &[Variable] = &[
     ),
     reported("session_authorization", "session_authorization", "root", Kind::Text),
     tuning("sink_decouple", "default", Kind::Text),
-    tuning("sink_rate_limit", "-1", Kind::Text),
+    variable(
+        "sink_rate_limit",
+        "default",
+        Kind::Text,
+        "Rows per second that each actor of a new sink hands out; default: no limit.",
+    ),
     variable(
         "source_rate_limit",
         "default",

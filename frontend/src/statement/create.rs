@@ -296,11 +296,11 @@ impl Reader<'_> {
         if self.words(&["distributed", "by"]) {
             self.parenthesized(|r| r.run(|p| p.parse_expr()))?;
         }
-        self.options()?;
+        let options = self.options()?;
         if self.peek_word("where") {
             return Err(self.mark(SqlError::unsupported("an index with WHERE")));
         }
-        Ok(Body::CreateIndex(Box::new(CreateIndex { if_not_exists, name, table, columns, include })))
+        Ok(Body::CreateIndex(Box::new(CreateIndex { if_not_exists, name, table, columns, include, options })))
     }
 
     pub(super) fn drop(&mut self) -> Result<Body> {

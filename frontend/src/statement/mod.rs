@@ -15,6 +15,7 @@ use weir_common::catalog::ObjectKind;
 
 use crate::error::{Result, SqlError};
 
+mod alter;
 mod copy;
 mod create;
 mod depth;
@@ -87,7 +88,7 @@ pub enum Body {
     /// Waits until all background DDL is done.
     Wait,
     CancelJobs(Vec<u32>),
-    AlterRateLimit(AlterRateLimit),
+    Alter(Box<Alter>),
     /// Statements that reset what Weir does not keep (`DISCARD`, `DEALLOCATE ALL`, `CLOSE ALL`, `UNLISTEN *`): the tag.
     Reset(Reset),
     /// A statement of PostgreSQL or RisingWave that Weir does not have.
@@ -218,6 +219,7 @@ pub struct CreateIndex {
     pub columns: Vec<ast::OrderByExpr>,
     /// `None`: all columns of the table.
     pub include: Option<Vec<Ident>>,
+    pub options: BTreeMap<String, String>,
 }
 
 /// A sink.
@@ -269,15 +271,32 @@ pub enum Copied {
     Query(Box<ast::Query>),
 }
 
-/// `ALTER … SET BACKFILL_RATE_LIMIT = n` or `SOURCE_RATE_LIMIT`.
+/// ALTER of a relation.
 #[derive(Clone, Debug)]
-pub struct AlterRateLimit {
+pub struct Alter {
     pub kind: ObjectKind,
+    pub if_exists: bool,
     pub name: Name,
-    /// Of reading what exists, else of what sources give.
-    pub backfill: bool,
+    pub action: AlterAction,
+}
+
+/// What ALTER changes.
+#[derive(Clone, Debug)]
+pub enum AlterAction {
+    Rename(Ident),
+    SetSchema(Ident),
+    Owner(Ident),
+    /// The two exchange their names.
+    Swap(Name),
+    /// Actors of each fragment; `None`: as many as there are cores.
+    Parallelism(Option<usize>),
     /// Rows per second; `None`: no limit.
-    pub rows_per_s: Option<u64>,
+    RateLimit {
+        option: &'static str,
+        rows_per_s: Option<u64>,
+    },
+    Pause,
+    Resume,
 }
 
 /// A change of settings.

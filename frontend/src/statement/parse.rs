@@ -37,14 +37,25 @@ pub fn parse_expr(text: &str) -> Result<ast::Expr, ParserError> {
 }
 
 fn stored(text: &str) -> Result<Parser<'static>, ParserError> {
-    Parser::new(dialect()).with_recursion_limit(DEPTH_MAX).try_with_sql(text)
+    Ok(Parser::new(dialect()).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens(text)?))
+}
+
+fn tokens(text: &str) -> Result<Vec<TokenWithSpan>, ParserError> {
+    let mut tokens = Tokenizer::new(dialect(), text).tokenize_with_location()?;
+    for token in &mut tokens {
+        // A name like any other, but sqlparser takes it for SELECT TOP, whatever the dialect.
+        if let Token::Word(word) = &mut token.token
+            && word.keyword == Keyword::TOP
+        {
+            word.keyword = Keyword::NoKeyword;
+        }
+    }
+    Ok(tokens)
 }
 
 /// Parses all statements of a string.
 pub(super) fn statements(sql: &str) -> Result<Vec<Statement>> {
-    let tokens = Tokenizer::new(dialect(), sql)
-        .tokenize_with_location()
-        .map_err(|e| parser_error(&ParserError::TokenizerError(e.to_string())))?;
+    let tokens = tokens(sql).map_err(|e| parser_error(&e))?;
     depth::check(&tokens)?;
     let source: Arc<str> = sql.into();
     let mut reader = Reader::new(sql, tokens, source);

@@ -1,10 +1,9 @@
 //! Settings, transactions, jobs and resets.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
-use weir_common::catalog::ObjectKind;
 
 use super::parse::Reader;
-use super::{AlterRateLimit, Body, Reset, Set, TransactionModes};
+use super::{Body, Reset, Set, TransactionModes};
 use crate::error::{Result, SqlError};
 
 impl Reader<'_> {
@@ -147,42 +146,6 @@ impl Reader<'_> {
             }
             self.token(&Token::Comma);
         }
-    }
-
-    /// The rate limits of a job; nothing else can be altered yet.
-    pub(super) fn alter(&mut self) -> Result<Body> {
-        let kinds: [(&[&str], ObjectKind); 5] = [
-            (&["alter", "materialized", "view"], ObjectKind::MaterializedView),
-            (&["alter", "table"], ObjectKind::Table),
-            (&["alter", "source"], ObjectKind::Source),
-            (&["alter", "sink"], ObjectKind::Sink),
-            (&["alter", "index"], ObjectKind::Index),
-        ];
-        let first = self.parser.peek_token_ref().span;
-        if let Some((_, kind)) = kinds.iter().find(|(words, _)| self.words(words)) {
-            let name = self.name()?;
-            let limit =
-                self.word("set") && (self.peek_word("backfill_rate_limit") || self.peek_word("source_rate_limit"));
-            if limit {
-                let backfill = self.word("backfill_rate_limit");
-                let _ = backfill || self.word("source_rate_limit");
-                if !self.token(&Token::Eq) {
-                    self.expect_word("to")?;
-                }
-                let at = self.unexpected();
-                let value = self.scalar()?;
-                let rows_per_s = match value.as_str() {
-                    "default" | "-1" => None,
-                    number => Some(number.parse().map_err(|_| at)?),
-                };
-                return Ok(Body::AlterRateLimit(AlterRateLimit { kind: *kind, name, backfill, rows_per_s }));
-            }
-        }
-        // Back to where the statement begins, to name it.
-        while self.parser.peek_token_ref().span != first {
-            self.parser.prev_token();
-        }
-        Ok(self.unsupported(2))
     }
 
     pub(super) fn cancel_jobs(&mut self) -> Result<Body> {

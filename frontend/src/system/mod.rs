@@ -28,6 +28,7 @@ mod rw_catalog;
 mod weir_catalog;
 
 pub(crate) use functions::functions;
+pub(crate) use pg_catalog::quoted;
 pub use weir_catalog::progress;
 
 use relation::{Relation, Value};

@@ -675,7 +675,7 @@ pub(super) fn constraint_definition(catalog: &Catalog, oid: u32) -> Option<Strin
 }
 
 /// A name as SQL has to write it.
-pub(super) fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     if plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }

@@ -48,6 +48,7 @@ pub(super) static RELATIONS: &[Relation] = &[
             ("generation", Int8),
             ("failures", Int8),
             ("last_error", Text),
+            ("next_attempt", TimestampTz),
         ],
         rows: jobs,
     },
@@ -174,6 +175,7 @@ fn jobs(source: &SystemRelations<'_>) -> Rows {
         let (object, state) = (&job.object, &job.state);
         let started = state.frontier > Epoch::ZERO;
         let parallelism = object.plan.as_ref().map(|p| p.parallelism);
+        let next_attempt = state.next_attempt.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         vec![
             object.id.0.into(),
             (&object.schema).into(),
@@ -189,6 +191,7 @@ fn jobs(source: &SystemRelations<'_>) -> Rows {
             state.generation.0.into(),
             state.failures.into(),
             state.last_error.clone().into(),
+            next_attempt.map(|at| at.as_micros() as u64).into(),
         ]
     };
     Ok(source.jobs().iter().map(row).collect())

@@ -207,7 +207,7 @@ impl Builder<'_> {
         match &plan.node {
             Node::Scan(scan) => {
                 let progress = self.table(&scan.progress, VnodeSet::ALL);
-                let (store, limit) = (self.engine.store.clone(), self.spec.backfill_limit.clone());
+                let (store, limit) = (self.engine.store.clone(), self.spec.limits.backfill.clone());
                 let schema = plan.schema.clone();
                 let frontier = self.spec.frontier;
                 let reader = Scan::open(scan, schema, store, actor.vnodes, progress, frontier, limit).await?;
@@ -216,7 +216,7 @@ impl Builder<'_> {
             }
             Node::Source(source) => {
                 let offsets = self.table(&source.offsets, actor.vnodes);
-                let (stats, limit) = (self.spec.stats.clone(), self.spec.source_limit.clone());
+                let (stats, limit) = (self.spec.stats.clone(), self.spec.limits.source.clone());
                 let uncommitted = self.engine.store.uncommitted().clone();
                 let reader = Source::open(source, plan.schema.clone(), offsets, uncommitted, stats, limit).await?;
                 self.spawn_reader(actor, plan, reader, out);
@@ -265,7 +265,7 @@ impl Builder<'_> {
                 let table = self.table(&materialize.table, actor.vnodes);
                 self.spawn(actor, plan, Materialize::new(table, materialize.conflict), ports, out);
             }
-            Node::Sink(_) => self.spawn(actor, plan, Blackhole, ports, out),
+            Node::Sink(_) => self.spawn(actor, plan, Blackhole::new(self.spec.limits.sink.clone()), ports, out),
             Node::Receive(_) => return Err(StreamError::Plan("a fragment that only receives")),
             Node::Exchange(_) => return Err(StreamError::Plan("an exchange within a fragment")),
         }

@@ -22,7 +22,7 @@ use crate::driver::Backfill;
 use crate::error::StreamError;
 use crate::executor::dml::Statement;
 use crate::message::Barrier;
-use crate::rate_limit::RateLimit;
+use crate::rate_limit::RateLimits;
 
 pub use stats::{BadRecords, JobStats, TaskStats};
 
@@ -40,10 +40,7 @@ pub struct JobSpec {
     pub plan: Arc<JobPlan>,
     /// The newest epoch that the job has committed, [`Epoch::ZERO`] for a new job.
     pub frontier: Epoch,
-    /// Rows per second that each reader of a relation may backfill.
-    pub backfill_limit: RateLimit,
-    /// Rows per second that each source may give.
-    pub source_limit: RateLimit,
+    pub limits: RateLimits,
     pub stats: Arc<JobStats>,
 }
 

@@ -37,17 +37,12 @@ mod top_n;
 pub(super) use rel::{Phys, Rel, encode};
 
 /// Makes stream plans.
+#[derive(Default)]
 pub(super) struct Builder {
-    /// Whether there is more than one actor. If not, nothing has to move and everything is one fragment.
-    parallel: bool,
     next_id: u32,
 }
 
 impl Builder {
-    pub(super) fn new(parallelism: usize) -> Builder {
-        Builder { parallel: parallelism > 1, next_id: 0 }
-    }
-
     /// A number for a state table, unique within the job until its tables get their ids.
     pub(super) fn table_id(&mut self) -> TableId {
         self.next_id += 1;
@@ -128,8 +123,8 @@ impl Builder {
             _ => None,
         });
         match fits {
-            Some(by) if self.parallel => (plan, by),
-            _ => (self.hashed(plan, columns), columns.to_vec()),
+            Some(by) => (plan, by),
+            None => (self.hashed(plan, columns), columns.to_vec()),
         }
     }
 
@@ -140,7 +135,7 @@ impl Builder {
 
     /// The rows of a key at one actor, which may be the same for all.
     pub(super) fn spread(&self, plan: StreamPlan, wanted: Distribution) -> StreamPlan {
-        if !self.parallel || properties::distributions(&plan).contains(&wanted) {
+        if properties::distributions(&plan).contains(&wanted) {
             return plan;
         }
         let schema = plan.schema.clone();

@@ -3,21 +3,25 @@
 //! A CREATE checks names, plans the job, takes ids for it and its tables, and gives the object to meta, which starts the
 //! job. DDL takes effect at once, also in a transaction block.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use datafusion::sql::sqlparser::ast;
 use weir_common::catalog::{Object, ObjectKind};
 use weir_common::plan::JobPlan;
-use weir_common::{Chunk, JobId, VNODE_COUNT};
+use weir_common::{Chunk, JobId};
+use weir_stream::rate_limit::RateLimits;
 
 use super::{Moment, Reply, Session};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::{self, Bound, Planned};
-use crate::statement::{AlterRateLimit, Body, Ident, Name, Statement};
+use crate::statement::{Body, Ident, Name, Statement};
 
+mod alter;
 mod drop;
 mod index;
 mod names;
+mod renamed;
 mod schema;
 mod sink;
 mod table;
@@ -50,6 +54,8 @@ impl New<'_> {
             depends_on: vec![],
             plan: None,
             owner: owner.to_string(),
+            paused: false,
+            parallelism: None,
             created_ms: now.map_or(0, |d| d.as_millis() as u64),
         }
     }
@@ -113,8 +119,8 @@ impl Session {
         }
     }
 
-    /// Actors of each fragment of a new job.
-    fn parallelism(&self, moment: &Moment<'_>, kind: ObjectKind) -> usize {
+    /// Actors of each fragment of a new job, if the session says how many.
+    fn wanted_parallelism(&self, moment: &Moment<'_>, kind: ObjectKind) -> Option<usize> {
         let setting = match kind {
             ObjectKind::Table => "streaming_parallelism_for_table",
             ObjectKind::Index => "streaming_parallelism_for_index",
@@ -123,21 +129,38 @@ impl Session {
                 "streaming_parallelism_for_materialized_view"
             }
         };
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        moment.settings.streaming_parallelism(setting).unwrap_or_else(cores).clamp(1, VNODE_COUNT)
+        moment.settings.streaming_parallelism(setting)
     }
 
-    pub(super) fn alter_rate_limit(&self, alter: &AlterRateLimit) -> Result<Reply> {
-        let object = self.moment()?.get(&alter.name)?;
-        if object.kind != alter.kind {
-            let message = format!("\"{}\" is not {}", object.name, super::show::with_article(alter.kind));
-            return Err(alter.name.mark(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)));
+    /// Actors of each fragment of a new job.
+    fn parallelism(&self, moment: &Moment<'_>, kind: ObjectKind) -> usize {
+        weir_meta::actors(self.wanted_parallelism(moment, kind))
+    }
+
+    /// The options of a new job: those of WITH, which must be known, and the limits that the session sets.
+    fn job_options(
+        &self,
+        moment: &Moment<'_>,
+        kind: ObjectKind,
+        given: &BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, String>> {
+        let mut options = given.clone();
+        for (name, value) in given {
+            if RateLimits::OPTIONS.contains(&name.as_str()) && !rate_limits(kind).contains(&name.as_str()) {
+                let message = format!("{} has no {name}", super::show::with_article(kind));
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+            }
+            if rate_limits(kind).contains(&name.as_str()) {
+                check_rate_limit(name, value)?;
+            }
         }
-        match alter.backfill {
-            true => self.meta.set_backfill_rate_limit(object.id, alter.rows_per_s)?,
-            false => self.meta.set_source_rate_limit(object.id, alter.rows_per_s)?,
+        for name in rate_limits(kind) {
+            let limit = moment.settings.get(name)?;
+            if limit.parse::<u64>().is_ok() {
+                options.entry(name.to_string()).or_insert(limit);
+            }
         }
-        Ok(Reply::command(tag("ALTER", alter.kind)))
+        Ok(options)
     }
 
     /// The plan of the job that a CREATE would make, for EXPLAIN. `None`: it makes none.
@@ -153,6 +176,27 @@ impl Session {
             _ => None,
         })
     }
+}
+
+/// The limits that a job of this kind obeys.
+fn rate_limits(kind: ObjectKind) -> &'static [&'static str] {
+    match kind {
+        ObjectKind::Table => &["source_rate_limit", "dml_rate_limit"],
+        ObjectKind::MaterializedView => &["backfill_rate_limit", "source_rate_limit"],
+        ObjectKind::Index => &["backfill_rate_limit"],
+        ObjectKind::Sink => &["backfill_rate_limit", "source_rate_limit", "sink_rate_limit"],
+        ObjectKind::Source => &["source_rate_limit"],
+        ObjectKind::View => &[],
+    }
+}
+
+fn check_rate_limit(name: &str, value: &str) -> Result<()> {
+    if value == "-1" || value.eq_ignore_ascii_case("default") || value.parse::<u64>().is_ok() {
+        return Ok(());
+    }
+    let message = format!("invalid value for option \"{name}\": \"{value}\"");
+    let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    Err(error.with_hint("It is a number of rows per second; 0 pauses, -1 lifts the limit."))
 }
 
 /// The objects that a bound query names.

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, ObjectName, TableFactor, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, FunctionArg, FunctionArgExpr, ObjectName, TableFactor, VisitMut, VisitorMut,
+};
 
 use crate::session::Moment;
 use crate::session::build::ident;
@@ -54,11 +56,42 @@ impl VisitorMut for Qualify<'_> {
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         // With arguments it is a function.
-        if let TableFactor::Table { name, args: None, .. } = factor
-            && let Some(resolved) = self.resolved(name)
-        {
-            *name = resolved;
+        match factor {
+            TableFactor::Table { name, args: None, .. } => {
+                if let Some(resolved) = self.resolved(name) {
+                    *name = resolved;
+                }
+            }
+            TableFactor::Table { name, args: Some(args), .. } => {
+                if let Some(expr) = windowed(name, &mut args.args)
+                    && let Some(resolved) = relation(expr).and_then(|name| self.resolved(&name))
+                {
+                    let idents = resolved.0.into_iter().filter_map(|part| part.as_ident().cloned());
+                    *expr = Expr::CompoundIdentifier(idents.collect());
+                }
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// The first argument of TUMBLE or HOP, which is a relation.
+pub(super) fn windowed<'a>(function: &ObjectName, args: &'a mut [FunctionArg]) -> Option<&'a mut Expr> {
+    let function = function.to_string().to_lowercase();
+    match args.first_mut() {
+        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) if function == "tumble" || function == "hop" => {
+            Some(expr)
+        }
+        _ => None,
+    }
+}
+
+/// The name that such an argument is.
+pub(super) fn relation(expr: &Expr) -> Option<ObjectName> {
+    match expr {
+        Expr::Identifier(ident) => Some(ObjectName::from(vec![ident.clone()])),
+        Expr::CompoundIdentifier(idents) => Some(ObjectName::from(idents.clone())),
+        _ => None,
     }
 }

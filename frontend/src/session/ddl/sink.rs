@@ -18,7 +18,8 @@ impl Session {
         let (bound, planned) = self.plan_sink(&moment, sink)?;
         let mut object = new.object(&self.user);
         object.depends_on = dependencies(&bound);
-        object.options = sink.options.clone();
+        object.options = self.job_options(&moment, ObjectKind::Sink, &sink.options)?;
+        object.parallelism = self.wanted_parallelism(&moment, ObjectKind::Sink);
         object.format = sink.format.clone();
         if let SinkInput::Query(query) = &sink.from {
             object.query = Some(names::qualified(&moment, query).to_string());

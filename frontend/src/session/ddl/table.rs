@@ -22,7 +22,7 @@ use crate::session::{Moment, Reply, Session};
 use crate::statement::{Column, CreateTable, Ident, OnConflict, Statement};
 
 /// Options of WITH that say something about the table itself and not about its connector.
-const TABLE_OPTIONS: [&str; 3] = ["appendonly", "backfill_rate_limit", "source_rate_limit"];
+const TABLE_OPTIONS: [&str; 3] = ["appendonly", "source_rate_limit", "dml_rate_limit"];
 
 impl Session {
     pub(in crate::session) async fn create_table(&self, table: &CreateTable, statement: &Statement) -> Result<Reply> {
@@ -33,10 +33,8 @@ impl Session {
         };
         let (query, planned) = self.plan_table(&moment, table)?;
         let mut object = new.object(&self.user);
-        object.options = table.options.clone();
-        for (name, limit) in moment.settings.rate_limits() {
-            object.options.entry(name).or_insert(limit);
-        }
+        object.options = self.job_options(&moment, ObjectKind::Table, &table.options)?;
+        object.parallelism = self.wanted_parallelism(&moment, ObjectKind::Table);
         object.format = table.format.clone();
         match query {
             None => self.create(object, Some(planned), true, table.if_not_exists).await,
@@ -94,7 +92,7 @@ impl Session {
         let mut object = new.object(&self.user);
         object.columns = columns(&moment, source)?;
         object.append_only = true;
-        object.options = source.options.clone();
+        object.options = self.job_options(&moment, ObjectKind::Source, &source.options)?;
         object.format = source.format.clone();
         self.create(object, None, true, source.if_not_exists).await?;
         Ok(Reply::command(tag("CREATE", ObjectKind::Source)))

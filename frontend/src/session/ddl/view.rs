@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast;
 use weir_common::catalog::{ColumnDef, ObjectKind};
 
-use super::{dependencies, exists, names, rename};
+use super::{dependencies, exists, names, rate_limits, rename};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::{self, Bound};
 use crate::session::{Moment, Reply, Session};
@@ -29,11 +29,13 @@ impl Session {
         let bound = bind(&moment, view)?;
         let mut object = new.object(&self.user);
         object.depends_on = dependencies(&bound);
-        object.options = view.options.clone();
+        if let Some(unknown) = view.options.keys().find(|name| !rate_limits(kind).contains(&name.as_str())) {
+            let message = format!("unrecognized parameter \"{unknown}\"");
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
         if view.materialized {
-            for (name, limit) in moment.settings.rate_limits() {
-                object.options.entry(name).or_insert(limit);
-            }
+            object.options = self.job_options(&moment, kind, &view.options)?;
+            object.parallelism = self.wanted_parallelism(&moment, kind);
             object.query = Some(names::qualified(&moment, &view.query).to_string());
             let mut planned = planner::plan_view(&bound, self.parallelism(&moment, kind))?;
             for (i, column) in planned.columns.iter_mut().enumerate().filter(|(_, c)| !c.hidden) {
