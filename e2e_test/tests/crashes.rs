@@ -47,6 +47,7 @@ const INSERTED: Expected = Expected { objects: &["m", "t"], rows: &["1 | 10", "2
 const WITH_N: Expected = Expected { objects: &["m", "n", "t"], ..UNCHANGED };
 const WITH_W: Expected = Expected { objects: &["m", "t", "w"], ..UNCHANGED };
 const WITHOUT_M: Expected = Expected { objects: &["t"], ..UNCHANGED };
+const RENAMED: Expected = Expected { objects: &["t", "x"], ..UNCHANGED };
 const NOTHING: Expected = Expected { objects: &[], rows: &[] };
 
 /// Sets a failpoint to end the process when it is passed once more than `passes` times, starts the server, and waits
@@ -233,6 +234,23 @@ async fn a_table_as_a_query_is_there_with_its_rows_or_not_at_all() {
     };
     let result: Result<()> = run.await;
     result.unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alter_happens_with_its_catalog_transaction() {
+    let (rename, rescale) = ("ALTER MATERIALIZED VIEW m RENAME TO x", "ALTER TABLE t SET PARALLELISM = 3");
+    check_all([
+        ("meta::update::before", 0, rename, UNCHANGED),
+        ("meta::update::within", 0, rename, UNCHANGED),
+        ("meta::update::after", 0, rename, RENAMED),
+        ("meta::update::before", 0, rescale, UNCHANGED),
+        ("meta::update::within", 0, rescale, UNCHANGED),
+        ("meta::update::after", 0, rescale, UNCHANGED),
+        // The first epoch of the new actors.
+        ("storage::commit::before", 0, "ALTER TABLE t SET PARALLELISM = 3; INSERT INTO t VALUES (3, 30)", UNCHANGED),
+        ("storage::commit::after", 0, "ALTER TABLE t SET PARALLELISM = 3; INSERT INTO t VALUES (3, 30)", INSERTED),
+    ])
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,8 @@
 //! work ──> kill -9 ──> (start ──> kill -9)* ──> start ──> check ──> work ...
 //! ```
 //!
-//! Work: writers change three tables, each its own rows; two sessions create and drop views. After each restart
+//! Work: writers change three tables, each its own rows; two sessions create and drop views, pause them, and change how
+//! many actors they and the tables have. After each restart
 //!
 //! - every row is there that was acknowledged, and nothing else; a statement whose answer was lost happened wholly or not
 //!   at all, which is found out by reading;
@@ -355,6 +356,10 @@ impl Maker {
         let own: Vec<&View> = VIEWS.iter().filter(|v| v.session == self.session).collect();
         let view = own.choose(&mut self.rng).expect("a session has views");
         let mut after = self.made.clone();
+        let alters = self.rng.random_range(0..3) > 0;
+        if alters && after.contains(view.name) {
+            return (self.alter(view.name), after);
+        }
         if after.remove(view.name) {
             after.retain(|name| !view.above.contains(name));
             let cascade = if view.above.is_empty() { "" } else { " CASCADE" };
@@ -368,6 +373,16 @@ impl Maker {
             "SET background_ddl = {in_background}; SET backfill_rate_limit = {limit}; SET streaming_parallelism = {parallelism}"
         );
         (format!("{settings}; CREATE MATERIALIZED VIEW {} AS {}", view.name, view.query), after)
+    }
+
+    /// Leaves all contents as they are.
+    fn alter(&mut self, view: &str) -> String {
+        let parallelism = self.rng.random_range(1..4);
+        match self.rng.random_range(0..4) {
+            0 => format!("ALTER TABLE {} SET PARALLELISM = {parallelism}", NAMES.choose(&mut self.rng).unwrap_or(&"t")),
+            1 => format!("ALTER MATERIALIZED VIEW {view} PAUSE; ALTER MATERIALIZED VIEW {view} RESUME"),
+            _ => format!("ALTER MATERIALIZED VIEW {view} SET PARALLELISM = {parallelism}"),
+        }
     }
 
     fn check(&mut self, there: &BTreeSet<String>, tally: &mut Tally) -> Result<()> {
@@ -475,6 +490,11 @@ impl Kills {
         let there: BTreeSet<_> = views.into_keys().collect();
         for maker in &mut self.makers {
             maker.check(&there, &mut self.tally)?;
+        }
+        // Killed between a pause and its end.
+        let paused = "SELECT name FROM weir_catalog.jobs WHERE state = 'paused'";
+        for name in rows(&client, paused).await?.into_keys() {
+            client.batch_execute(&format!("ALTER MATERIALIZED VIEW {name} RESUME")).await.context(name)?;
         }
         // Background creations go on after a restart.
         client.batch_execute("WAIT").await?;

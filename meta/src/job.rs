@@ -127,6 +127,8 @@ pub struct Job {
     dml: tokio::sync::Mutex<Allowance>,
     readers: Mutex<Vec<(JobId, mpsc::UnboundedSender<ShellEvent>)>>,
     offsets: Mutex<BTreeMap<JobId, Epoch>>,
+    /// Every commit after this epoch left its changes in the log, unless they were truncated since.
+    logged_after: Mutex<Option<Epoch>>,
 }
 
 impl Job {
@@ -174,7 +176,22 @@ impl Job {
     /// The reader is gone.
     pub fn remove_reader(&self, reader: JobId) {
         lock(&self.readers).retain(|(id, _)| *id != reader);
-        lock(&self.offsets).remove(&reader);
+        let mut offsets = lock(&self.offsets);
+        offsets.remove(&reader);
+        if offsets.is_empty() {
+            *lock(&self.logged_after) = None;
+        }
+    }
+
+    /// The log has been kept since this epoch at the latest.
+    pub fn log_is_kept(&self, after: Epoch) {
+        let mut known = lock(&self.logged_after);
+        *known = Some(known.map_or(after, |known| known.min(after)));
+    }
+
+    /// The epoch after which the log is complete, if it is kept.
+    pub fn logged_after(&self) -> Option<Epoch> {
+        *lock(&self.logged_after)
     }
 
     /// Committed offsets of the readers.
@@ -263,6 +280,7 @@ pub fn spawn(
         stats: Arc::new(JobStats::default()),
         readers: Mutex::new(Vec::new()),
         offsets: Mutex::new(BTreeMap::new()),
+        logged_after: Mutex::new(None),
     });
     let shell = Shell {
         controller: JobController::new(frontier, &plan.inputs, has_source(&plan)),

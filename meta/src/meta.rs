@@ -187,6 +187,7 @@ impl Meta {
                 for input in self.inputs(job) {
                     // Commits that were begun before the reader was known keep no log; the backfill starts after them.
                     input.settle().await;
+                    input.log_is_kept(input.now().frontier);
                 }
                 job.send(Event::Start);
                 self.clock.request();
@@ -262,6 +263,9 @@ impl Meta {
             // A job that had caught up stands at its frontier; one that had not may be anywhere.
             let offset = if creation == Creation::Done { frontier } else { Epoch::ZERO };
             input.add_reader(id, offset, job.events.clone());
+            if creation == Creation::Done {
+                input.log_is_kept(frontier);
+            }
             let now = input.now();
             job.send(Event::Input { job: input.id, frontier: now.frontier, changed: now.changed });
         }
@@ -451,6 +455,23 @@ impl Meta {
         Ok(epoch)
     }
 
+    /// How far a job is.
+    pub fn frontier(&self, id: JobId) -> Option<Epoch> {
+        self.shared.jobs().get(&id).map(|job| job.state.borrow().frontier)
+    }
+
+    /// Whether a job, or something that it reads, makes no progress until somebody acts.
+    pub fn is_held_up(&self, id: JobId) -> bool {
+        let job = self.shared.jobs().get(&id).cloned();
+        job.is_some_and(|job| self.standing(&job, &Phase::is_halted).is_some())
+    }
+
+    /// The epoch after which all changes of a relation are in its log, but for those that were truncated; `None` if there is
+    /// no log.
+    pub fn logged_after(&self, id: JobId) -> Option<Epoch> {
+        self.shared.jobs().get(&id).and_then(|job| job.logged_after())
+    }
+
     /// Waits until jobs have reached an epoch, and what was committed before this process, and can be queried.
     pub async fn wait_for(&self, jobs: &[JobId], wanted: Epoch) -> Result<()> {
         let epoch = wanted.max(self.recovered);
@@ -591,9 +612,12 @@ async fn truncate_logs(store: Arc<Store>, shared: std::sync::Weak<Shared>) {
         for job in jobs {
             let object = job.object();
             let relation = object.plan.as_ref().and_then(|p| p.relation.as_ref());
-            let (Some(table), Some(read)) = (relation, job.offsets().into_values().min()) else { continue };
+            let Some(table) = relation else { continue };
+            let state = job.now();
+            // Without readers nothing of it is wanted any more.
+            let read = job.offsets().into_values().min().unwrap_or(state.frontier);
             let done = truncated.entry(job.id).or_default();
-            if read > *done && job.now().changed > *done {
+            if read > *done && state.changed > *done {
                 let (store, table) = (store.clone(), table.id);
                 let result = tokio::task::spawn_blocking(move || store.truncate_log(table, read)).await;
                 match result {

@@ -137,3 +137,5 @@ pub(crate) fn existing(
 
 /// What a reader lays over the committed rows.
 pub(super) type SharedOverlay = Option<Arc<Overlay>>;
+/// Likewise several, the lowest first.
+pub(super) type Overlays = Vec<Arc<Overlay>>;

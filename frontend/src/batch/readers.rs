@@ -17,28 +17,36 @@ use crate::planner::Readers;
 /// The moment that all relations of a statement are read at. Plans are bound before it is known: first the session waits
 /// until the relations in the plan hold its own writes.
 #[derive(Clone, Debug, Default)]
-pub struct ReadPoint(Arc<OnceLock<SnapshotCell>>);
+pub struct ReadPoint(Arc<OnceLock<Read>>);
 
-/// A snapshot that can be shown in debug output.
-#[derive(Clone)]
-struct SnapshotCell(Snapshot);
+/// What is read: a snapshot, and what takes relations back to an earlier epoch.
+struct Read {
+    snapshot: Snapshot,
+    past: BTreeMap<JobId, Arc<Overlay>>,
+}
 
-impl std::fmt::Debug for SnapshotCell {
+impl std::fmt::Debug for Read {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Snapshot")
+        f.write_str("Read")
     }
 }
 
 impl ReadPoint {
-    /// From here on the statement reads this snapshot. A second one changes nothing.
-    pub fn set(&self, snapshot: Snapshot) {
-        let _ = self.0.set(SnapshotCell(snapshot));
+    /// From here on the statement reads this snapshot, with overlays on some relations. A second one changes nothing.
+    pub fn set(&self, snapshot: Snapshot, past: BTreeMap<JobId, Arc<Overlay>>) {
+        let _ = self.0.set(Read { snapshot, past });
     }
 
     /// The snapshot.
     pub fn get(&self) -> Result<Snapshot, SqlError> {
-        let cell = self.0.get();
-        cell.map(|c| c.0.clone()).ok_or_else(|| SqlError::internal("a relation was read before the moment was fixed"))
+        let read = self.0.get();
+        let early = || SqlError::internal("a relation was read before the moment was fixed");
+        read.map(|read| read.snapshot.clone()).ok_or_else(early)
+    }
+
+    /// What takes a relation back to the epoch that is read.
+    pub fn past(&self, relation: JobId) -> Option<Arc<Overlay>> {
+        self.0.get().and_then(|read| read.past.get(&relation).cloned())
     }
 }
 

@@ -88,6 +88,7 @@ impl TableProvider for RelationReader {
         };
         // A limit counts rows after filtering, so with filters it is not ours to apply.
         let limit = limit.filter(|_| filters.is_empty());
+        let overlays = self.point.past(self.object.id).into_iter().chain(self.overlay.clone()).collect();
         let scan = RelationScan::new(
             self.object.full_name(),
             self.def.clone(),
@@ -96,7 +97,7 @@ impl TableProvider for RelationReader {
             rows,
             limit,
             self.point.clone(),
-            self.overlay.clone(),
+            overlays,
         );
         Ok(Arc::new(scan))
     }

@@ -21,7 +21,7 @@ use tokio::sync::mpsc::Sender;
 use weir_common::{TableDef, Vnode, VnodeSet};
 use weir_storage::Snapshot;
 
-use super::overlay::SharedOverlay;
+use super::overlay::Overlays;
 use super::readers::ReadPoint;
 use super::run::BATCH_ROWS;
 
@@ -49,7 +49,7 @@ pub(super) struct RelationScan {
     rows: Rows,
     limit: Option<usize>,
     point: ReadPoint,
-    overlay: SharedOverlay,
+    overlays: Overlays,
     properties: Arc<PlanProperties>,
 }
 
@@ -63,7 +63,7 @@ impl RelationScan {
         rows: Rows,
         limit: Option<usize>,
         point: ReadPoint,
-        overlay: SharedOverlay,
+        overlays: Overlays,
     ) -> RelationScan {
         let parts = match rows {
             Rows::All if !def.distribution.is_empty() => PARTITIONS,
@@ -75,7 +75,7 @@ impl RelationScan {
             EmissionType::Incremental,
             Boundedness::Bounded,
         ));
-        RelationScan { name, def, projection, rows, limit, point, overlay, properties }
+        RelationScan { name, def, projection, rows, limit, point, overlays, properties }
     }
 }
 
@@ -194,10 +194,12 @@ impl Part {
                 }
             }
         }
-        let overlay = self.scan.overlay.clone().filter(|_| first);
-        for rows in overlay.map(|o| o.rows(&self.scan.def, &self.snapshot)).transpose()?.unwrap_or_default() {
-            if let Err(Enough) = self.push(rows)? {
-                return Ok(Err(Enough));
+        let overlays = if first { self.scan.overlays.clone() } else { Overlays::new() };
+        for (i, overlay) in overlays.iter().enumerate() {
+            for rows in overlay.rows(&self.scan.def, &self.snapshot)? {
+                if let Err(Enough) = self.seen(rows, i + 1)? {
+                    return Ok(Err(Enough));
+                }
             }
         }
         Ok(Ok(()))
@@ -207,7 +209,7 @@ impl Part {
         let mut after: Option<Vec<u8>> = None;
         loop {
             // Rows that an overlay hides don't count towards the limit.
-            let rows = if self.scan.overlay.is_some() { BATCH_ROWS } else { self.left.min(BATCH_ROWS) };
+            let rows = if !self.scan.overlays.is_empty() { BATCH_ROWS } else { self.left.min(BATCH_ROWS) };
             let read = self.snapshot.scan(&self.scan.def, vnode, after.as_deref(), rows);
             let (batch, last) = read.map_err(external)?;
             if let Err(Enough) = self.committed(batch)? {
@@ -222,10 +224,14 @@ impl Part {
 
     /// Takes rows of the store.
     fn committed(&mut self, batch: RecordBatch) -> Result<Result<(), Enough>> {
-        let batch = match &self.scan.overlay {
-            Some(overlay) => overlay.filter(&self.scan.def, batch)?,
-            None => batch,
-        };
+        self.seen(batch, 0)
+    }
+
+    /// Takes rows, but for those that overlays from this one on hide.
+    fn seen(&mut self, mut batch: RecordBatch, first: usize) -> Result<Result<(), Enough>> {
+        for overlay in &self.scan.overlays[first..] {
+            batch = overlay.filter(&self.scan.def, batch)?;
+        }
         self.push(batch)
     }
 

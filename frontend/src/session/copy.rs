@@ -40,9 +40,10 @@ impl Session {
     }
 
     async fn copy_out(&self, moment: Moment<'_>, query: &ast::Query, options: CopyOptions) -> Result<Reply> {
-        let bound = moment.plan(query, &[])?;
+        let (query, reading) = moment.reading(query).await?;
+        let bound = moment.plan(&query, &[])?;
         let columns = output_columns(&bound);
-        moment.settle(&bound.relations).await?;
+        moment.settle_for(&bound.relations, reading).await?;
         let state = batch::state(moment.config.clone())?;
         let batches = batch::execute(&state, &bound.plan).await?;
         Ok(Reply::CopyOut { columns, batches, options })

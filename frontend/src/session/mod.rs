@@ -28,6 +28,7 @@ use crate::planner::FunctionSet;
 use crate::statement::{Body, Reset, Set, Statement, TransactionModes};
 
 mod build;
+mod consistency;
 mod copy;
 mod ddl;
 mod dml;

@@ -14,6 +14,7 @@ use weir_common::types::SqlType;
 use weir_common::{Epoch, JobId};
 use weir_meta::Catalog;
 
+use super::consistency::{Reading, refuse_versions};
 use super::transaction::Transaction;
 use super::{DATABASE, Params, Session, Settings};
 use crate::batch::{self, Overlay, ReadPoint, StoreReaders};
@@ -73,6 +74,7 @@ impl Session {
 impl Moment<'_> {
     /// Binds a query that is going to be run.
     pub fn plan(&self, query: &ast::Query, declared: &[Option<SqlType>]) -> Result<Bound> {
+        refuse_versions(query)?;
         let relations = SystemRelations { moment: self };
         let system = |schema: &str, name: &str| system::table(&relations, schema, name);
         let readers = StoreReaders {
@@ -86,6 +88,7 @@ impl Moment<'_> {
 
     /// Binds a query that is kept: of a view or sink.
     pub fn plan_kept(&self, query: &ast::Query) -> Result<Bound> {
+        refuse_versions(query)?;
         planner::plan_query(&self.kept_scope(), query, &[])
     }
 
@@ -119,14 +122,27 @@ impl Moment<'_> {
     /// Waits until the relations of a plan can be read and hold what the session has written, then fixes the snapshot that
     /// the statement reads.
     pub async fn settle(&self, relations: &[Arc<Object>]) -> Result<()> {
+        self.settle_for(relations, Reading::Latest).await
+    }
+
+    /// The same, for a query that may read all relations at one epoch.
+    pub(super) async fn settle_for(&self, relations: &[Arc<Object>], reading: Reading) -> Result<()> {
         let meta = &self.session.meta;
         let written = self.session.state().written.clone();
-        let with_rows = relations.iter().filter(|o| o.plan.is_some());
+        let with_rows = || relations.iter().filter(|o| o.plan.is_some());
+        let own_writes = |object: &Object| match self.settings.is_on("read_your_writes") {
+            true => self.last_write_into(object, &written),
+            false => Epoch::ZERO,
+        };
+        let newest = with_rows().map(|o| own_writes(o)).max().unwrap_or(Epoch::ZERO);
         let wait = async {
-            for object in with_rows {
-                let epoch = match self.settings.is_on("read_your_writes") {
-                    true => self.last_write_into(object, &written),
-                    false => Epoch::ZERO,
+            for object in with_rows() {
+                let epoch = match reading {
+                    Reading::Latest => own_writes(object),
+                    // The common epoch must have them all.
+                    Reading::Aligned => newest,
+                    // What is asked for is older.
+                    Reading::AsOf(_) => Epoch::ZERO,
                 };
                 meta.wait_for(&[object.id], epoch).await?;
             }
@@ -136,7 +152,8 @@ impl Moment<'_> {
             Some(limit) => tokio::time::timeout(limit, wait).await.map_err(|_| behind())??,
             None => wait.await?,
         }
-        self.point.set(meta.store().snapshot());
+        let (snapshot, past) = self.snapshot_for(relations, reading).await?;
+        self.point.set(snapshot, past);
         // What was dropped before the snapshot was taken has no rows in it.
         let now = meta.catalog();
         match relations.iter().find(|o| now.get(o.id).is_none()) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use datafusion::sql::sqlparser::ast;
 use weir_common::types::SqlType;
 
+use super::consistency::without_versions;
 use super::moment::with_values;
 use super::origin;
 use super::{OutputColumn, Params, Reply, Session};
@@ -21,10 +22,11 @@ impl Session {
             return Reply::text(&["pg_sleep"], vec![vec![Some(String::new())]], "SELECT");
         }
         let moment = self.moment()?;
-        let bound = moment.plan(query, params.declared)?;
+        let (query, reading) = moment.reading(query).await?;
+        let bound = moment.plan(&query, params.declared)?;
         let columns = output_columns(&bound);
         let plan = with_values(bound.plan, params)?;
-        moment.settle(&bound.relations).await?;
+        moment.settle_for(&bound.relations, reading).await?;
         let state = batch::state(moment.config.clone())?;
         let batches = batch::execute(&state, &plan).await?;
         Ok(Reply::Rows { columns, batches, tag: "SELECT", notices: vec![] })
@@ -39,7 +41,7 @@ impl Session {
         if pause(query).is_some() {
             return Ok((vec![], Some(vec![OutputColumn::new("pg_sleep", SqlType::Varchar)])));
         }
-        let bound = self.moment()?.plan(query, declared)?;
+        let bound = self.moment()?.plan(&without_versions(query), declared)?;
         let columns = output_columns(&bound);
         Ok((bound.params, Some(columns)))
     }

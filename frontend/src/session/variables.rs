@@ -129,7 +129,18 @@ pub static SETTINGS: &[Variable] = &[
     variable("max_identifier_length", "63", Kind::ReadOnly, "For clients that ask."),
     variable("max_index_keys", "32", Kind::ReadOnly, "For clients that ask."),
     tuning("max_split_range_gap", "8", INT),
-    tuning("query_epoch", "0", Kind::Text),
+    variable(
+        "query_consistency",
+        "latest",
+        Kind::Only(&["latest", "aligned"]),
+        "Queries read each relation as it is, or all their relations at one epoch.",
+    ),
+    variable(
+        "query_epoch",
+        "0",
+        Kind::Integer(0, i64::MAX),
+        "Queries read their relations as of this epoch; 0: as they are.",
+    ),
     tuning("query_mode", "auto", Kind::Text),
     variable(
         "read_your_writes",

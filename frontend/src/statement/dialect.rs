@@ -66,6 +66,10 @@ impl Dialect for WeirDialect {
         true
     }
 
+    fn supports_table_versioning(&self) -> bool {
+        true
+    }
+
     fn supports_group_by_expr(&self) -> bool {
         true
     }

@@ -43,9 +43,9 @@ fn stored(text: &str) -> Result<Parser<'static>, ParserError> {
 fn tokens(text: &str) -> Result<Vec<TokenWithSpan>, ParserError> {
     let mut tokens = Tokenizer::new(dialect(), text).tokenize_with_location()?;
     for token in &mut tokens {
-        // A name like any other, but sqlparser takes it for SELECT TOP, whatever the dialect.
+        // Names like any other, but sqlparser takes them for SELECT TOP and versions of relations.
         if let Token::Word(word) = &mut token.token
-            && word.keyword == Keyword::TOP
+            && matches!(word.keyword, Keyword::TOP | Keyword::BEFORE | Keyword::CHANGES)
         {
             word.keyword = Keyword::NoKeyword;
         }

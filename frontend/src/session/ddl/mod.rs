@@ -27,6 +27,8 @@ mod sink;
 mod table;
 mod view;
 
+pub(super) use names::common_tables;
+
 /// A new object: all but its plan and ids.
 struct New<'a> {
     schema: String,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, FunctionArg, FunctionArgExpr, ObjectName, TableFactor, VisitMut, VisitorMut,
+    self, Expr, FunctionArg, FunctionArgExpr, ObjectName, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
 };
 
 use crate::session::Moment;
@@ -14,25 +14,29 @@ use crate::statement::Name;
 /// The query with the schema of every relation written out.
 pub(super) fn qualified(moment: &Moment<'_>, query: &ast::Query) -> ast::Query {
     let mut query = query.clone();
-    let mut ctes = CommonTables::default();
-    let _ = VisitMut::visit(&mut query, &mut ctes);
-    let _ = VisitMut::visit(&mut query, &mut Qualify { moment, ctes: ctes.0 });
+    let ctes = common_tables(&query);
+    let _ = VisitMut::visit(&mut query, &mut Qualify { moment, ctes });
     query
 }
 
-/// Names that a query itself gives to its parts.
-#[derive(Default)]
-struct CommonTables(HashSet<String>);
+/// The names that a query itself gives to its parts.
+pub(in crate::session) fn common_tables(query: &ast::Query) -> HashSet<String> {
+    #[derive(Default)]
+    struct CommonTables(HashSet<String>);
 
-impl VisitorMut for CommonTables {
-    type Break = ();
+    impl Visitor for CommonTables {
+        type Break = ();
 
-    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
-        for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
-            self.0.insert(crate::statement::Ident::from(&cte.alias.name).value);
+        fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
+            let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
+            self.0.extend(ctes.map(|cte| crate::statement::Ident::from(&cte.alias.name).value));
+            ControlFlow::Continue(())
         }
-        ControlFlow::Continue(())
     }
+
+    let mut found = CommonTables::default();
+    let _ = Visit::visit(query, &mut found);
+    found.0
 }
 
 struct Qualify<'a> {

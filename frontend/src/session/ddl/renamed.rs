@@ -11,8 +11,8 @@ use datafusion::sql::sqlparser::ast::{self, Expr, ObjectName, ObjectNamePart, Ta
 use datafusion::sql::sqlparser::tokenizer::Location;
 use weir_common::catalog::Object;
 
-use super::names::{relation, windowed};
-use crate::statement::{self, Body, Ident, Name, SinkInput, Statement};
+use super::names::{common_tables, relation, windowed};
+use crate::statement::{self, Body, Name, SinkInput, Statement};
 use crate::system::quoted;
 
 /// The full name of a relation.
@@ -94,25 +94,9 @@ impl Renames {
     }
 
     fn of_query(&self, text: &str, query: &ast::Query) -> Vec<Edit> {
-        let mut ctes = CommonTables::default();
-        let _ = Visit::visit(query, &mut ctes);
-        let mut places = Places { renames: self, text, ctes: ctes.0, edits: Vec::new() };
+        let mut places = Places { renames: self, text, ctes: common_tables(query), edits: Vec::new() };
         let _ = Visit::visit(query, &mut places);
         places.edits
-    }
-}
-
-/// The names of WITH.
-#[derive(Default)]
-struct CommonTables(HashSet<String>);
-
-impl Visitor for CommonTables {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
-        let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
-        self.0.extend(ctes.map(|cte| Ident::from(&cte.alias.name).value));
-        ControlFlow::Continue(())
     }
 }
 
