@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::epoch::Epoch;
 use crate::id::JobId;
 use crate::plan::JobPlan;
 use crate::types::SqlType;
@@ -22,6 +23,8 @@ pub enum ObjectKind {
     MaterializedView,
     Index,
     Sink,
+    /// Keeps the change log of a relation, for cursors.
+    Subscription,
 }
 
 impl ObjectKind {
@@ -34,6 +37,7 @@ impl ObjectKind {
             ObjectKind::MaterializedView => "materialized view",
             ObjectKind::Index => "index",
             ObjectKind::Sink => "sink",
+            ObjectKind::Subscription => "subscription",
         }
     }
 }
@@ -70,6 +74,22 @@ impl ColumnDef {
     }
 }
 
+/// What a subscription keeps of a change log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retention {
+    /// Changes after this epoch are kept ...
+    pub since: Epoch,
+    /// ... for so many milliseconds.
+    pub keep_ms: u64,
+}
+
+impl Retention {
+    /// At a time, in milliseconds since 1970, changes after this epoch are kept.
+    pub fn kept_after(&self, now_ms: u64) -> Epoch {
+        self.since.max(Epoch::from_unix_ms(now_ms.saturating_sub(self.keep_ms)))
+    }
+}
+
 /// An object of the catalog.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Object {
@@ -97,6 +117,9 @@ pub struct Object {
     /// What runs; `None` for views and for sources, which each reader reads for itself.
     pub plan: Option<JobPlan>,
     pub owner: String,
+    /// Of a subscription.
+    #[serde(default)]
+    pub retention: Option<Retention>,
     /// Actors of each fragment of the job; `None`: one per core, of whatever machine it runs on.
     #[serde(default)]
     pub parallelism: Option<usize>,

@@ -216,7 +216,9 @@ impl JobController {
             Event::Started { generation, following } => self.started(generation, following),
             Event::Tick { epoch } => {
                 self.tick = self.tick.max(epoch);
-                self.advance()
+                let mut actions = self.advance();
+                actions.extend(self.halt_when_idle());
+                actions
             }
             Event::Input { job, frontier, changed } => self.input(job, frontier, changed),
             Event::Dml => {
@@ -267,9 +269,16 @@ impl JobController {
     }
 
     fn halt_when_idle(&mut self) -> Vec<Action> {
-        match self.halting {
-            Some(after) if self.phase == Phase::Running && self.open.is_empty() && !self.committing => self.end(after),
-            _ => vec![],
+        let Some(after) = self.halting else { return vec![] };
+        if self.phase != Phase::Running || !self.open.is_empty() || self.committing {
+            return vec![];
+        }
+        // Rows that were handed over would be lost.
+        let waiting = self.inputs.is_empty() && self.dirty;
+        match waiting {
+            true if self.tick > self.last_injected => self.advance_to(self.tick, true, true),
+            true => vec![Action::RequestTick],
+            false => self.end(after),
         }
     }
 

@@ -25,6 +25,8 @@ const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// How long a pause or a new plan waits for open epochs.
 const HALT_PATIENCE: Duration = Duration::from_secs(1);
+/// The same for a job without inputs: what statements have written is lost if the wait is cut short.
+const ROOT_HALT_PATIENCE: Duration = Duration::from_secs(10);
 /// Spans of lost epochs that are remembered for statements that still wait.
 const LOST_KEPT: usize = 16;
 
@@ -173,6 +175,13 @@ impl Job {
         lock(&self.readers).push((reader, events));
     }
 
+    /// Keeps the log after an epoch for a reader that is no job.
+    pub fn keep_log(&self, reader: JobId, after: Epoch) {
+        let mut offsets = lock(&self.offsets);
+        let offset = offsets.entry(reader).or_insert(after);
+        *offset = (*offset).max(after);
+    }
+
     /// The reader is gone.
     pub fn remove_reader(&self, reader: JobId) {
         lock(&self.readers).retain(|(id, _)| *id != reader);
@@ -296,6 +305,7 @@ pub fn spawn(
         held: creation == Creation::Held,
         caught_up: false,
         paused,
+        halting: false,
         state: state_sender,
     };
     tokio::spawn(shell.run(received));
@@ -327,6 +337,8 @@ struct Shell {
     held: bool,
     caught_up: bool,
     paused: bool,
+    /// Told to stop: rows of statements wait for the next start.
+    halting: bool,
     state: watch::Sender<JobState>,
 }
 
@@ -368,6 +380,10 @@ impl Shell {
             ShellEvent::Control(event) => Some(event),
             ShellEvent::Dml(statement) => {
                 match &self.running {
+                    Some(_) if self.halting => {
+                        self.waiting.push(statement);
+                        return None;
+                    }
                     Some(running) => self.waiting.extend(running.dml(statement).err()),
                     // Dropped, which its session is told.
                     None if self.state.borrow().phase.is_halted() => {}
@@ -431,11 +447,13 @@ impl Shell {
     }
 
     /// Open epochs may hold up a pause or a new plan, but not for long.
-    fn halt_in_time(&self) {
+    fn halt_in_time(&mut self) {
+        self.halting = true;
+        let patience = if self.around.inputs.is_empty() { ROOT_HALT_PATIENCE } else { HALT_PATIENCE };
         let generation = self.controller.generation();
         let events = self.job.events.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(HALT_PATIENCE).await;
+            tokio::time::sleep(patience).await;
             let _ = events.send(ShellEvent::Control(Event::Halt { generation }));
         });
     }
@@ -547,6 +565,7 @@ impl Shell {
     }
 
     async fn start(&mut self, generation: Generation) {
+        self.halting = false;
         self.lose();
         self.state.send_modify(|s| s.next_attempt = None);
         let spec = JobSpec {

@@ -20,4 +20,4 @@ pub mod meta_store;
 pub use catalog::Catalog;
 pub use error::{MetaError, Result};
 pub use job::{JobState, JobStatus, Phase};
-pub use meta::{DmlGuard, Meta, MetaOptions, actors};
+pub use meta::{DmlGuard, Meta, MetaOptions, actors, now_ms};

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot, watch};
-use weir_common::catalog::{Object, ObjectKind};
+use weir_common::catalog::{Object, ObjectKind, Retention};
 use weir_common::{Chunk, Epoch, JobId, TableId, VNODE_COUNT};
 use weir_storage::Store;
 use weir_stream::executor::dml::Statement;
@@ -79,6 +79,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Milliseconds of Unix time.
+pub fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}
+
 /// Actors of each fragment of a job, if it is to have this many (`None`: one per core).
 pub fn actors(wanted: Option<usize>) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -147,6 +152,9 @@ impl Meta {
             meta.shared.update_catalog(|c| c.insert(stored.object.clone()));
             let creation = if stored.created { Creation::Done } else { Creation::UnderWay };
             meta.register(stored.object, creation)?;
+        }
+        for object in meta.catalog().objects() {
+            meta.keep_log_for(object);
         }
         for job in meta.all_jobs() {
             if !job.object().paused {
@@ -220,6 +228,35 @@ impl Meta {
             Some(reason) => MetaError::BuildFailed { name: job.object().name.clone(), reason },
             None => MetaError::Cancelled,
         })
+    }
+
+    /// Adds a subscription, with which the log of its relation is kept from here on.
+    pub async fn create_subscription(&self, mut object: Object, keep_ms: u64) -> Result<()> {
+        let _ddl = self.ddl.lock().await;
+        self.check_new(&object)?;
+        let of = *object.depends_on.first().ok_or(MetaError::NoSuchObject(object.id))?;
+        let job = self.shared.jobs().get(&of).cloned().ok_or(MetaError::InputGone(of))?;
+        job.keep_log(object.id, Epoch::ZERO);
+        // Commits that were begun before keep no log.
+        job.settle().await;
+        let since = job.now().frontier;
+        object.retention = Some(Retention { since, keep_ms });
+        if let Err(error) = self.store.insert(&object, false).await {
+            job.remove_reader(object.id);
+            return Err(error);
+        }
+        self.keep_log_for(&object);
+        self.shared.update_catalog(|c| c.insert(Arc::new(object)));
+        Ok(())
+    }
+
+    /// Keeps the log that a subscription asks for.
+    fn keep_log_for(&self, object: &Object) {
+        let Some(retention) = object.retention else { return };
+        for job in object.depends_on.iter().filter_map(|id| self.shared.jobs().get(id).cloned()) {
+            job.keep_log(object.id, retention.kept_after(now_ms()));
+            job.log_is_kept(retention.since);
+        }
     }
 
     fn check_new(&self, object: &Object) -> Result<()> {
@@ -345,6 +382,11 @@ impl Meta {
         ids.sort_unstable_by_key(|id| std::cmp::Reverse(*id));
         for id in ids {
             let job = self.shared.jobs().remove(&id);
+            if let Some(subscription) = catalog.get(id).filter(|o| o.retention.is_some()) {
+                let jobs = self.shared.jobs();
+                let of = subscription.depends_on.iter().filter_map(|id| jobs.get(id));
+                of.for_each(|job| job.remove_reader(id));
+            }
             let Some(job) = job else { continue };
             self.end(&job).await?;
         }
@@ -458,6 +500,14 @@ impl Meta {
     /// How far a job is.
     pub fn frontier(&self, id: JobId) -> Option<Epoch> {
         self.shared.jobs().get(&id).map(|job| job.state.borrow().frontier)
+    }
+
+    /// Waits until a relation has changed after an epoch, or is gone.
+    pub async fn wait_changed(&self, id: JobId, after: Epoch) {
+        let state = self.shared.jobs().get(&id).map(|job| job.state.clone());
+        if let Some(mut state) = state {
+            let _ = state.wait_for(|s| s.changed > after || s.phase == Phase::Dropped).await;
+        }
     }
 
     /// Whether a job, or something that it reads, makes no progress until somebody acts.
@@ -608,6 +658,11 @@ async fn truncate_logs(store: Arc<Store>, shared: std::sync::Weak<Shared>) {
         tokio::time::sleep(TRUNCATION_INTERVAL).await;
         let Some(shared) = shared.upgrade() else { return };
         let jobs: Vec<_> = shared.jobs().values().cloned().collect();
+        for subscription in lock(&shared.catalog).objects() {
+            let Some(retention) = subscription.retention else { continue };
+            let of = jobs.iter().filter(|job| subscription.depends_on.contains(&job.id));
+            of.for_each(|job| job.keep_log(subscription.id, retention.kept_after(now_ms())));
+        }
         drop(shared);
         for job in jobs {
             let object = job.object();

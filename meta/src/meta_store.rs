@@ -181,6 +181,7 @@ mod tests {
             plan: None,
             owner: "root".into(),
             paused: false,
+            retention: None,
             parallelism: None,
             created_ms: 1,
         }

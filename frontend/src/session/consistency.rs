@@ -30,7 +30,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::statement::Name;
 
 /// Integers from here on are epochs, smaller ones seconds since 1970.
-const EPOCHS_FROM: u64 = 1 << 48;
+pub(super) const EPOCHS_FROM: u64 = 1 << 48;
 /// Rows that a relation is taken back by, at most.
 const UNDONE_ROWS_MAX: usize = 2_000_000;
 /// Pause before another attempt to align relations that have no log.
@@ -190,7 +190,7 @@ impl Moment<'_> {
 }
 
 /// The newest epoch of a millisecond.
-fn newest_at(unix_ms: u64) -> Epoch {
+pub(super) fn newest_at(unix_ms: u64) -> Epoch {
     Epoch(Epoch::from_unix_ms(unix_ms.min(u64::MAX >> 17) + 1).0 - 1)
 }
 

@@ -25,11 +25,12 @@ use weir_meta::Meta;
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::FunctionSet;
-use crate::statement::{Body, Reset, Set, Statement, TransactionModes};
+use crate::statement::{Body, Declared, Reset, Set, Statement, TransactionModes};
 
 mod build;
 mod consistency;
 mod copy;
+mod cursor;
 mod ddl;
 mod dml;
 mod explain;
@@ -74,6 +75,7 @@ pub(crate) struct State {
     transaction: Transaction,
     /// The epoch of the last write to each table.
     written: BTreeMap<JobId, Epoch>,
+    cursors: cursor::Cursors,
 }
 
 /// A statement that was planned once, to be run many times.
@@ -107,7 +109,8 @@ impl Session {
             return Err(SqlError::new(SqlState::INVALID_DATABASE_NAME, message).with_hint(hint));
         }
         let settings = Settings::new(startup)?;
-        let state = State { settings, transaction: Transaction::Idle, written: BTreeMap::new() };
+        let state =
+            State { settings, transaction: Transaction::Idle, written: BTreeMap::new(), cursors: Default::default() };
         let state = Arc::new(Mutex::new(state));
         let functions = Arc::new(crate::system::functions(&user, state.clone(), meta.clone()));
         Ok(Arc::new(Session { meta, user, functions, state }))
@@ -230,6 +233,11 @@ impl Session {
             Body::Delete(delete) => self.describe_delete(delete, declared),
             Body::Show(show) => Ok((known(), Some(show::columns(show)))),
             Body::Explain(_) => Ok((known(), Some(explain::columns()))),
+            Body::Fetch(fetch) if !fetch.moves => Ok((known(), Some(self.cursor_columns(&fetch.cursor)?))),
+            Body::Declare(declare) => match &declare.what {
+                Declared::Query { query, .. } => Ok((self.describe_query(query, declared)?.0, None)),
+                Declared::Subscription { .. } => Ok((known(), None)),
+            },
             _ => Ok((known(), None)),
         }
     }
@@ -245,6 +253,10 @@ impl Session {
             Body::CreateView(view) => self.create_view(view, statement).await,
             Body::CreateIndex(index) => self.create_index(index, statement).await,
             Body::CreateSink(sink) => self.create_sink(sink, statement).await,
+            Body::CreateSubscription(create) => self.create_subscription(create, statement).await,
+            Body::Declare(declare) => self.declare(declare, params).await,
+            Body::Fetch(fetch) => self.fetch(fetch).await,
+            Body::Close(cursor) => self.close(cursor),
             Body::CreateSchema { name, if_not_exists } => self.create_schema(name, *if_not_exists).await,
             Body::Drop(drop) => self.drop_relations(drop).await,
             Body::DropSchema { names, if_exists, cascade } => self.drop_schemas(names, *if_exists, *cascade).await,
@@ -315,11 +327,15 @@ impl Session {
                     return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
                 }
                 state.settings.reset_all();
+                state.cursors.clear();
                 "DISCARD ALL"
             }
             Reset::Discard(tag) => tag,
             Reset::DeallocateAll => "DEALLOCATE ALL",
-            Reset::CloseAll => "CLOSE CURSOR ALL",
+            Reset::CloseAll => {
+                self.state().cursors.clear();
+                "CLOSE CURSOR ALL"
+            }
             Reset::Unlisten => "UNLISTEN",
         }))
     }
@@ -338,6 +354,7 @@ impl Session {
     async fn commit(&self) -> Result<Reply> {
         let block = {
             let mut state = self.state();
+            state.cursors.end_block();
             match std::mem::replace(&mut state.transaction, Transaction::Idle) {
                 Transaction::Idle => return Ok(Reply::noticed("COMMIT", vec![no_transaction()])),
                 Transaction::Failed => {
@@ -358,6 +375,7 @@ impl Session {
         let mut state = self.state();
         let idle = state.transaction.status() == TransactionStatus::Idle;
         state.transaction = Transaction::Idle;
+        state.cursors.end_block();
         state.settings.end(false);
         Reply::noticed("ROLLBACK", if idle { vec![no_transaction()] } else { vec![] })
     }

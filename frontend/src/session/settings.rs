@@ -234,7 +234,7 @@ fn on_off(on: bool) -> String {
 }
 
 /// A duration with its unit; without one it is milliseconds.
-fn parse_milliseconds(text: &str) -> Option<u64> {
+pub(super) fn parse_milliseconds(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number: f64 = text.get(..digits)?.parse().ok()?;

@@ -22,6 +22,8 @@ fn names(show: &Show) -> Vec<&str> {
         Show::Indexes { .. } => vec!["Name", "On", "Key", "Include", "Distributed By"],
         Show::Columns { .. } | Show::Describe { .. } => vec!["Name", "Type", "Is Hidden", "Description"],
         Show::Create { .. } => vec!["Name", "Create Sql"],
+        Show::Cursors { subscriptions: true } => vec!["Cursor", "Subscription"],
+        Show::Cursors { subscriptions: false } => vec!["Cursor"],
         Show::Jobs => vec!["Id", "Statement", "Create Type", "Progress"],
     }
 }
@@ -49,6 +51,16 @@ impl Session {
             Show::Describe { relation } => describe(&moment, relation)?,
             Show::Create { kind, name } => create(&moment, *kind, name)?,
             Show::Jobs => self.jobs(),
+            Show::Cursors { subscriptions } => {
+                let names = self.state().cursors.names(*subscriptions).into_iter();
+                let subscription = |id| moment.catalog.get(id).map(|o| o.name.clone());
+                names
+                    .map(|(name, on)| match subscriptions {
+                        true => vec![Some(name), on.and_then(subscription)],
+                        false => vec![Some(name)],
+                    })
+                    .collect()
+            }
             Show::Schemas => {
                 let schemas = moment.catalog.schemas().map(str::to_string);
                 let mut schemas: Vec<_> = schemas.chain(system::SCHEMAS.iter().map(|s| s.to_string())).collect();

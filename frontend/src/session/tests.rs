@@ -428,3 +428,52 @@ async fn larger_relations_are_read_in_parts() {
     check(&s, "COMMIT; SELECT min(k), max(k), count(*) FROM t", "1|20001|10001").await;
     check(&s, "DELETE FROM d WHERE v > 0; SELECT count(*) FROM d", "2857").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cursors_on_subscriptions_tell_what_happened() {
+    let db = Database::open().await;
+    let s = db.session();
+    run(&s, "CREATE TABLE t (k INT PRIMARY KEY, v VARCHAR); INSERT INTO t VALUES (1, 'a'), (2, 'b')").await.unwrap();
+    run(&s, "CREATE SUBSCRIPTION sub FROM t WITH (retention = '1 hour')").await.unwrap();
+    run(&s, "DECLARE c SUBSCRIPTION CURSOR FOR sub FULL").await.unwrap();
+    let before = weir_meta::now_ms();
+    for change in [
+        "INSERT INTO t VALUES (3, NULL)",
+        "UPDATE t SET v = 'bb' WHERE k = 2",
+        "DELETE FROM t WHERE k = 1",
+        "UPDATE t SET k = 30 WHERE k = 3",
+    ] {
+        run(&s, change).await.unwrap();
+    }
+    let (mut rows, mut times) = (Vec::new(), Vec::new());
+    // One by one, so that updates are cut in the middle.
+    loop {
+        let row = run(&s, "FETCH NEXT FROM c").await.unwrap();
+        let Some((row, time)) = row.rsplit_once('|') else { break };
+        rows.push(row.to_string());
+        times.extend(time.parse::<u64>());
+    }
+    // A key that changes is a delete and an insert, in any order.
+    rows[6..].sort();
+    assert_eq!(
+        rows,
+        [
+            "1|a|Insert",
+            "2|b|Insert",
+            "3|NULL|Insert",
+            "2|b|UpdateDelete",
+            "2|bb|UpdateInsert",
+            "1|a|Delete",
+            "30|NULL|Insert",
+            "3|NULL|Delete"
+        ]
+    );
+    assert!(times.len() == 6 && times.is_sorted() && times[0] >= before, "{times:?}");
+    // A reader that waits is woken by a change.
+    let waiting = {
+        let s = s.clone();
+        tokio::spawn(async move { run(&s, "FETCH 5 FROM c WITH (timeout = '20s')").await })
+    };
+    run(&db.session(), "INSERT INTO t VALUES (4, 'd')").await.unwrap();
+    assert!(waiting.await.unwrap().unwrap().starts_with("4|d|Insert|"));
+}

@@ -79,7 +79,12 @@ pub static SETTINGS: &[Variable] = &[
         "Messages below this severity are not sent.",
     ),
     tuning("create_compaction_group_for_mv", "off", Kind::Bool),
-    tuning("cursor_fetch_timeout", "0", Kind::Milliseconds),
+    variable(
+        "cursor_fetch_timeout",
+        "0",
+        Kind::Milliseconds,
+        "How long FETCH waits for a change when there is none; 0: not at all.",
+    ),
     tuning("database", "dev", Kind::Text),
     reported("datestyle", "DateStyle", "ISO, MDY", Kind::DateStyle),
     variable("default_table_access_method", "heap", Kind::Text, "For clients that ask."),

@@ -10,13 +10,14 @@ use crate::error::{Result, SqlError};
 
 impl Reader<'_> {
     pub(super) fn alter(&mut self) -> Result<Body> {
-        let kinds: [(&[&str], ObjectKind); 6] = [
+        let kinds: [(&[&str], ObjectKind); 7] = [
             (&["alter", "materialized", "view"], ObjectKind::MaterializedView),
             (&["alter", "table"], ObjectKind::Table),
             (&["alter", "view"], ObjectKind::View),
             (&["alter", "source"], ObjectKind::Source),
             (&["alter", "sink"], ObjectKind::Sink),
             (&["alter", "index"], ObjectKind::Index),
+            (&["alter", "subscription"], ObjectKind::Subscription),
         ];
         let Some((_, kind)) = kinds.iter().find(|(words, _)| self.words(words)) else { return Ok(self.unsupported(2)) };
         let if_exists = self.words(&["if", "exists"]);

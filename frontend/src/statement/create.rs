@@ -5,26 +5,28 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use weir_common::catalog::ObjectKind;
 
 use super::parse::Reader;
-use super::{Body, Column, CreateIndex, CreateSink, CreateTable, CreateView, Drop, Ident, Name, OnConflict, SinkInput};
+use super::{
+    Body, Column, CreateIndex, CreateSink, CreateSubscription, CreateTable, CreateView, Drop, Ident, Name, OnConflict,
+    SinkInput,
+};
 use crate::error::{Result, SqlError, SqlState};
 
 impl Reader<'_> {
     pub(super) fn create(&mut self) -> Result<Body> {
-        if [
-            "user",
-            "role",
-            "database",
-            "function",
-            "aggregate",
-            "secret",
-            "connection",
-            "subscription",
-            "type",
-            "domain",
-        ]
-        .iter()
-        .chain(&["sequence", "trigger", "extension", "procedure", "policy", "publication", "operator", "cast", "rule"])
-        .any(|word| self.peek_nth_word(1, word))
+        if ["user", "role", "database", "function", "aggregate", "secret", "connection", "type", "domain"]
+            .iter()
+            .chain(&[
+                "sequence",
+                "trigger",
+                "extension",
+                "procedure",
+                "policy",
+                "publication",
+                "operator",
+                "cast",
+                "rule",
+            ])
+            .any(|word| self.peek_nth_word(1, word))
         {
             return Ok(self.unsupported(2));
         }
@@ -51,6 +53,13 @@ impl Reader<'_> {
             self.table().map(|t| Body::CreateSource(Box::new(t)))
         } else if self.word("sink") {
             self.sink()
+        } else if self.word("subscription") {
+            let if_not_exists = self.if_not_exists();
+            let name = self.name()?;
+            self.expect_word("from")?;
+            let from = self.name()?;
+            let options = self.options()?;
+            Ok(Body::CreateSubscription(CreateSubscription { if_not_exists, name, from, options }))
         } else if self.word("index") {
             self.index()
         } else if self.words(&["unique", "index"]) {
@@ -315,6 +324,8 @@ impl Reader<'_> {
             ObjectKind::Source
         } else if self.word("sink") {
             ObjectKind::Sink
+        } else if self.word("subscription") {
+            ObjectKind::Subscription
         } else if self.word("index") {
             ObjectKind::Index
         } else if self.word("schema") {

@@ -18,6 +18,7 @@ use crate::error::{Result, SqlError};
 mod alter;
 mod copy;
 mod create;
+mod cursor;
 mod depth;
 mod dialect;
 mod error;
@@ -66,6 +67,11 @@ pub enum Body {
     CreateView(Box<CreateView>),
     CreateIndex(Box<CreateIndex>),
     CreateSink(Box<CreateSink>),
+    CreateSubscription(CreateSubscription),
+    Declare(Box<Declare>),
+    Fetch(Fetch),
+    /// CLOSE of one cursor.
+    Close(Ident),
     CreateSchema {
         name: Ident,
         if_not_exists: bool,
@@ -234,6 +240,58 @@ pub struct CreateSink {
     pub into: Option<Name>,
 }
 
+/// A subscription on a relation.
+#[derive(Clone, Debug)]
+pub struct CreateSubscription {
+    pub if_not_exists: bool,
+    pub name: Name,
+    pub from: Name,
+    pub options: BTreeMap<String, String>,
+}
+
+/// DECLARE of a cursor.
+#[derive(Clone, Debug)]
+pub struct Declare {
+    pub name: Ident,
+    pub what: Declared,
+}
+
+/// What a cursor goes through.
+#[derive(Clone, Debug)]
+pub enum Declared {
+    Query {
+        query: Box<ast::Query>,
+        /// Stays open after the block.
+        hold: bool,
+    },
+    /// The changes of a subscription's relation.
+    Subscription { subscription: Name, since: Since },
+}
+
+/// Where a cursor on a subscription starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    Now,
+    /// With the oldest change that is kept.
+    Begin,
+    /// After this epoch, or millisecond of Unix time.
+    After(u64),
+    /// With the rows that are there, as inserts, and then what changes.
+    Full,
+}
+
+/// FETCH and MOVE.
+#[derive(Clone, Debug)]
+pub struct Fetch {
+    pub cursor: Ident,
+    /// `None`: all that is left.
+    pub rows: Option<usize>,
+    /// The rows are passed over.
+    pub moves: bool,
+    /// How long to wait for a row, as written.
+    pub timeout: Option<String>,
+}
+
 /// What a sink delivers.
 #[derive(Clone, Debug)]
 pub enum SinkInput {
@@ -328,12 +386,30 @@ pub struct TransactionModes {
 pub enum Show {
     Variable(String),
     AllVariables,
-    Objects { kind: ObjectKind, schema: Option<Ident>, like: Option<String> },
-    Indexes { table: Name },
-    Columns { relation: Name, like: Option<String> },
-    Describe { relation: Name },
-    Create { kind: ObjectKind, name: Name },
+    Objects {
+        kind: ObjectKind,
+        schema: Option<Ident>,
+        like: Option<String>,
+    },
+    Indexes {
+        table: Name,
+    },
+    Columns {
+        relation: Name,
+        like: Option<String>,
+    },
+    Describe {
+        relation: Name,
+    },
+    Create {
+        kind: ObjectKind,
+        name: Name,
+    },
     Jobs,
+    /// Cursors of the session: on subscriptions, or on queries.
+    Cursors {
+        subscriptions: bool,
+    },
     Schemas,
     Databases,
 }

@@ -123,11 +123,13 @@ impl<'a> Reader<'a> {
             "cancel" => self.cancel_jobs(),
             "discard" | "deallocate" | "close" | "unlisten" => self.reset(),
             "alter" => self.alter(),
+            "declare" => self.declare(),
+            "fetch" | "move" => self.fetch(),
             "comment" | "refresh" | "lock" => Ok(self.unsupported(2)),
             "copy" => self.copy(),
-            "truncate" | "grant" | "revoke" | "analyze" | "vacuum" | "prepare" | "execute" | "declare" | "fetch"
-            | "move" | "listen" | "notify" | "merge" | "call" | "do" | "cluster" | "reindex" | "checkpoint"
-            | "load" | "security" | "import" | "reassign" | "use" | "kill" | "recover" => Ok(self.unsupported(1)),
+            "truncate" | "grant" | "revoke" | "analyze" | "vacuum" | "prepare" | "execute" | "listen" | "notify"
+            | "merge" | "call" | "do" | "cluster" | "reindex" | "checkpoint" | "load" | "security" | "import"
+            | "reassign" | "use" | "kill" | "recover" => Ok(self.unsupported(1)),
             _ => Err(self.unexpected()),
         }
     }

@@ -24,13 +24,16 @@ impl Reader<'_> {
             Show::Create { kind, name: self.name()? }
         } else if self.word("jobs") {
             Show::Jobs
+        } else if self.words(&["subscription", "cursors"]) {
+            Show::Cursors { subscriptions: true }
+        } else if self.word("cursors") {
+            Show::Cursors { subscriptions: false }
         } else if self.word("schemas") {
             Show::Schemas
         } else if self.word("databases") {
             Show::Databases
-        } else if let Some(what) = ["functions", "secrets", "connections", "subscriptions", "cluster", "processlist"]
-            .iter()
-            .find(|w| self.peek_word(w))
+        } else if let Some(what) =
+            ["functions", "secrets", "connections", "cluster", "processlist"].iter().find(|w| self.peek_word(w))
         {
             return Err(self.mark(SqlError::unsupported(format!("SHOW {}", what.to_uppercase()))));
         } else {
@@ -67,6 +70,7 @@ impl Reader<'_> {
             ("views", ObjectKind::View),
             ("indexes", ObjectKind::Index),
             ("sinks", ObjectKind::Sink),
+            ("subscriptions", ObjectKind::Subscription),
         ];
         kinds.into_iter().find(|(word, _)| self.word(word)).map(|(_, kind)| kind)
     }
@@ -81,6 +85,7 @@ impl Reader<'_> {
             ("view", ObjectKind::View),
             ("index", ObjectKind::Index),
             ("sink", ObjectKind::Sink),
+            ("subscription", ObjectKind::Subscription),
         ];
         match kinds.into_iter().find(|(word, _)| self.word(word)) {
             Some((_, kind)) => Ok(kind),

@@ -185,6 +185,7 @@ impl Reader<'_> {
                 Ok(Body::Reset(Reset::Unlisten))
             }
             Some((_, reset)) => Ok(Body::Reset(*reset)),
+            None if self.word("close") => Ok(Body::Close(self.ident()?)),
             None => Ok(self.unsupported(1)),
         }
     }

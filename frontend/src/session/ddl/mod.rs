@@ -24,6 +24,7 @@ mod names;
 mod renamed;
 mod schema;
 mod sink;
+mod subscription;
 mod table;
 mod view;
 
@@ -57,6 +58,7 @@ impl New<'_> {
             plan: None,
             owner: owner.to_string(),
             paused: false,
+            retention: None,
             parallelism: None,
             created_ms: now.map_or(0, |d| d.as_millis() as u64),
         }
@@ -127,7 +129,7 @@ impl Session {
             ObjectKind::Table => "streaming_parallelism_for_table",
             ObjectKind::Index => "streaming_parallelism_for_index",
             ObjectKind::Sink => "streaming_parallelism_for_sink",
-            ObjectKind::Source | ObjectKind::View | ObjectKind::MaterializedView => {
+            ObjectKind::Source | ObjectKind::View | ObjectKind::MaterializedView | ObjectKind::Subscription => {
                 "streaming_parallelism_for_materialized_view"
             }
         };
@@ -188,7 +190,7 @@ fn rate_limits(kind: ObjectKind) -> &'static [&'static str] {
         ObjectKind::Index => &["backfill_rate_limit"],
         ObjectKind::Sink => &["backfill_rate_limit", "source_rate_limit", "sink_rate_limit"],
         ObjectKind::Source => &["source_rate_limit"],
-        ObjectKind::View => &[],
+        ObjectKind::View | ObjectKind::Subscription => &[],
     }
 }
 
@@ -233,7 +235,7 @@ fn skipped(name: &str, tag: &str) -> Reply {
 }
 
 /// `SELECT * FROM relation`.
-fn select_all(object: &Object) -> ast::Query {
+pub(super) fn select_all(object: &Object) -> ast::Query {
     let from = super::build::table(&object.schema, &object.name, &object.name);
     let visible = object.columns.iter().filter(|c| !c.hidden);
     let items = visible.map(|c| super::build::named(super::build::column(&object.name, &c.name), &c.name)).collect();

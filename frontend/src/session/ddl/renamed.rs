@@ -81,6 +81,10 @@ impl Renames {
                 let into = create.into.iter().filter_map(|into| Some((into, self.of(into)?.1.clone())));
                 edits.extend(into.map(|(into, to)| edit(text, into, &to)).collect::<Vec<_>>());
             }
+            Body::CreateSubscription(create) => {
+                name(&create.name);
+                edits.extend(self.of(&create.from).map(|(_, to)| edit(text, &create.from, to)));
+            }
             _ => {}
         }
         apply(text, edits)
