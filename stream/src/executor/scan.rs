@@ -15,6 +15,9 @@
 //! Invariant: at a barrier, what this reader has emitted adds up to the rows of the input at `offset` whose key is at or
 //! below the position of their vnode. When every vnode is finished, that is the input at `offset`.
 //!
+//! A reader has one offset. When a job is given another number of actors while it backfills, vnodes of readers with
+//! different offsets come together in one: it begins at the smallest, and leaves out what the others have applied.
+//!
 //! Once all readers of the job are finished, its barriers are *aligned*: then the reader emits, for barrier E, exactly the
 //! log of (offset, E]. Its offset is the job's frontier from then on, so the table says `-1` and is not written any more.
 
@@ -51,6 +54,8 @@ pub struct Scan {
     positions: BTreeMap<Vnode, Position>,
     /// Changes up to here are applied.
     offset: Epoch,
+    /// Vnodes that come from a reader with a greater offset, and that.
+    ahead: BTreeMap<Vnode, Epoch>,
     /// Barriers are aligned.
     following: bool,
     /// The snapshot of this step.
@@ -96,7 +101,7 @@ impl Scan {
     ) -> Result<Scan> {
         let stored = progress.scan(&[ScanRange::prefix(&Vnode(0).prefix())]).await?.rows;
         let mut positions: BTreeMap<_, _> = vnodes.iter().map(|v| (v, Position::default())).collect();
-        let mut offset = Epoch::ZERO;
+        let mut offsets = BTreeMap::new();
         let mut following = false;
         for row in 0..stored.num_rows() {
             let vnode = Vnode(stored.column(0).as_primitive::<Int16Type>().value(row) as u8);
@@ -107,12 +112,11 @@ impl Scan {
             position.rows = stored.column(3).as_primitive::<Int64Type>().value(row) as u64;
             match stored.column(4).as_primitive::<Int64Type>().value(row) {
                 FOLLOWING => following = true,
-                stored => offset = Epoch(stored as u64),
+                stored => drop(offsets.insert(vnode, Epoch(stored as u64))),
             }
         }
-        if following {
-            offset = frontier;
-        }
+        let offset = if following { frontier } else { offsets.values().min().copied().unwrap_or(Epoch::ZERO) };
+        offsets.retain(|_, ahead| *ahead > offset);
         Ok(Scan {
             store,
             input: plan.job,
@@ -123,6 +127,7 @@ impl Scan {
             progress,
             positions,
             offset,
+            ahead: offsets,
             following,
             snapshot: None,
             replay: None,
@@ -174,6 +179,7 @@ impl Scan {
                 None => {
                     self.offset = *to;
                     self.replay = None;
+                    self.ahead.retain(|_, ahead| *ahead > self.offset);
                 }
             }
         }
@@ -183,7 +189,7 @@ impl Scan {
     /// The changes of own vnodes to keys that have been read.
     fn concerned(&self, logged: &LogChunk) -> Result<Chunk> {
         let chunk = &logged.chunk;
-        if self.vnodes == VnodeSet::ALL && self.finished() {
+        if self.vnodes == VnodeSet::ALL && self.finished() && self.ahead.is_empty() {
             return self.project(chunk);
         }
         let keys = encode_keys(&chunk.columns(&self.table.key_indices()), &self.table.key_orders())?;
@@ -192,7 +198,11 @@ impl Scan {
             .iter()
             .zip(keys.iter())
             .map(|(vnode, key)| {
-                let position = self.positions.get(&Vnode(*vnode));
+                let vnode = Vnode(*vnode);
+                let position = self.positions.get(&vnode);
+                if self.ahead.get(&vnode).is_some_and(|ahead| logged.epoch <= *ahead) {
+                    return Some(false);
+                }
                 Some(position.is_some_and(|p| p.finished || p.key.as_deref().is_some_and(|read| key <= read)))
             })
             .collect();
@@ -253,7 +263,7 @@ impl Scan {
         }
         self.snapshot = None;
         self.stepped = false;
-        self.save(self.offset.0 as i64)
+        self.save(|scan, vnode| scan.ahead.get(&vnode).map_or(scan.offset, |ahead| *ahead).0 as i64)
     }
 
     async fn finish_aligned(&mut self, epoch: Epoch, out: &mut Output) -> Result<()> {
@@ -265,20 +275,20 @@ impl Scan {
         self.offset = epoch;
         if !self.following {
             self.following = true;
-            self.save(FOLLOWING)?;
+            self.save(|_, _| FOLLOWING)?;
         }
         Ok(())
     }
 
-    /// Writes the positions. The offset is the same for all vnodes of the reader, so all are written when it moved.
-    fn save(&mut self, offset: i64) -> Result<()> {
+    /// Writes the positions of all vnodes: the offset, which is theirs too, moves with every step.
+    fn save(&mut self, offset: impl Fn(&Scan, Vnode) -> i64) -> Result<()> {
         let rows: Vec<_> = self.positions.iter().map(|(v, p)| (*v, p.clone())).collect();
         let columns: Vec<ArrayRef> = vec![
             Arc::new(Int16Array::from_iter_values(rows.iter().map(|(v, _)| v.0 as i16))),
             Arc::new(BinaryArray::from_iter(rows.iter().map(|(_, p)| p.key.as_deref()))),
             Arc::new(BooleanArray::from_iter(rows.iter().map(|(_, p)| Some(p.finished)))),
             Arc::new(Int64Array::from_iter_values(rows.iter().map(|(_, p)| p.rows as i64))),
-            Arc::new(Int64Array::from_iter_values(rows.iter().map(|_| offset))),
+            Arc::new(Int64Array::from_iter_values(rows.iter().map(|(vnode, _)| offset(self, *vnode)))),
         ];
         let batch = RecordBatch::try_new(self.progress.def().schema.clone(), columns)?;
         self.progress.write(&Chunk::inserts(batch))?;
@@ -328,5 +338,103 @@ impl Reader for Scan {
             vnodes: self.positions.len(),
             rows: self.positions.values().map(|p| p.rows).sum(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::AtomicU64;
+
+    use tokio::sync::mpsc;
+    use weir_storage::{JobCommit, StoreOptions};
+
+    use super::*;
+    use crate::message::Message;
+
+    const INPUT: JobId = JobId(1);
+    const READER: JobId = JobId(2);
+
+    fn relation() -> TableDef {
+        TableDef::ascending(TableId(1), Schema::new(vec![Field::new("k", DataType::Int64, false)]), &[0], &[0])
+    }
+
+    /// Inserts the rows of an epoch, `100 * epoch ..`, and logs them.
+    fn commit(store: &Arc<Store>, epoch: u64) {
+        let def = relation();
+        let first = epoch as i64 * 100;
+        let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + 100));
+        let chunk = Chunk::inserts(RecordBatch::try_new(def.schema.clone(), vec![keys.clone()]).unwrap());
+        let vnodes = Vnode::of_columns(&[keys], 100).unwrap().iter().map(|v| v.0).collect();
+        let mut table = StateTable::open(store.clone(), def, VnodeSet::ALL, Arc::new(AtomicU64::new(epoch - 1)));
+        table.write(&chunk).unwrap();
+        let epoch = Epoch(epoch);
+        let log = vec![LogChunk { table: TableId(1), epoch, chunk, vnodes }];
+        store.commit(JobCommit { job: INPUT, epoch, tables: vec![table.seal(epoch)], log }).unwrap();
+    }
+
+    async fn open(store: &Arc<Store>, vnodes: VnodeSet) -> Scan {
+        let committed = Arc::new(AtomicU64::new(store.frontier(READER).unwrap().map_or(0, |f| f.0)));
+        let table = progress_table(TableId(2));
+        let progress = StateTable::open(store.clone(), table.clone(), VnodeSet::ALL, committed);
+        let schema = relation().schema;
+        let plan = plan::Scan { job: INPUT, table: relation(), columns: vec![0], append_only: true, progress: table };
+        let limit = RateLimit::new(None);
+        Scan::open(&plan, schema, store.clone(), vnodes, progress, Epoch::ZERO, limit).await.unwrap()
+    }
+
+    /// A barrier of a job that is being created. The keys that come out.
+    async fn barrier(scan: &mut Scan) -> Vec<i64> {
+        let (sender, mut receiver) = mpsc::channel(1000);
+        let mut out = Output::edge(sender);
+        scan.finish(Barrier { epoch: Epoch(9), aligned: false }, &mut out).await.unwrap();
+        drop(out);
+        let mut keys = Vec::new();
+        while let Ok(Message::Chunk(chunk)) = receiver.try_recv() {
+            keys.extend(chunk.column(0).as_primitive::<Int64Type>().values().iter().copied());
+        }
+        keys.sort_unstable();
+        keys
+    }
+
+    fn save(store: &Arc<Store>, scans: &mut [Scan], epoch: u64) {
+        let epoch = Epoch(epoch);
+        let tables = scans.iter_mut().flat_map(|scan| scan.tables()).map(|table| table.seal(epoch)).collect();
+        store.commit(JobCommit { job: READER, epoch, tables, log: vec![] }).unwrap();
+    }
+
+    #[tokio::test]
+    async fn vnodes_of_readers_with_different_offsets_come_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let options =
+            StoreOptions { block_cache_bytes: 8 << 20, tail_bytes: 1 << 20, uncommitted_bytes: 8 << 20, sync: false };
+        let store = Store::open(&dir.path().join("store"), options).unwrap();
+        commit(&store, 1);
+        let mut readers = Vec::new();
+        for vnodes in VnodeSet::split(2) {
+            readers.push(open(&store, vnodes).await);
+        }
+        let mut seen = Vec::new();
+        for reader in &mut readers {
+            while !reader.finished() {
+                seen.extend(barrier(reader).await);
+            }
+        }
+        // One of them goes on to the next epoch before the job is stopped.
+        commit(&store, 2);
+        seen.extend(barrier(&mut readers[1]).await);
+        assert!(readers[0].offset < readers[1].offset);
+        save(&store, &mut readers, 1);
+        commit(&store, 3);
+        let mut one = [open(&store, VnodeSet::ALL).await];
+        seen.extend(barrier(&mut one[0]).await);
+        save(&store, &mut one, 2);
+        // And apart again.
+        commit(&store, 4);
+        for vnodes in VnodeSet::split(3) {
+            seen.extend(barrier(&mut open(&store, vnodes).await).await);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (100..500).collect::<Vec<i64>>());
     }
 }
