@@ -117,6 +117,9 @@ pub struct Object {
     /// What runs; `None` for views and for sources, which each reader reads for itself.
     pub plan: Option<JobPlan>,
     pub owner: String,
+    /// When it is created it takes the place of this object, and its name.
+    #[serde(default)]
+    pub replaces: Option<JobId>,
     /// Of a subscription.
     #[serde(default)]
     pub retention: Option<Retention>,

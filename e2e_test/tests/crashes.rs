@@ -254,6 +254,40 @@ async fn an_alter_happens_with_its_catalog_transaction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_view_is_replaced_or_not() {
+    let run = async {
+        for (point, replaced) in [
+            ("meta::set_created::after", false),
+            ("meta::update::before", false),
+            ("meta::update::within", false),
+            ("meta::update::after", true),
+            ("storage::drop_tables::before", true),
+            ("storage::drop_tables::after", true),
+        ] {
+            let mut server = prepared().await?;
+            let replace = "CREATE OR REPLACE MATERIALIZED VIEW m AS SELECT v FROM t";
+            crash(&mut server, point, 0, Some(replace)).await?;
+            server.restart().await?;
+            let client = server.connect().await?;
+            let (query, columns) = match replaced {
+                true => ("SELECT v FROM t", &["10", "20"][..]),
+                false => ("SELECT count(*) AS c, sum(v) AS s FROM t", &["2 | 30"][..]),
+            };
+            let of = || format!("{point}: replaced {replaced}");
+            check_rows(&client, "SELECT name FROM weir_catalog.objects", &multiset(&["m", "t"]))
+                .await
+                .with_context(of)?;
+            check_rows(&client, "SELECT * FROM m", &multiset(columns)).await.with_context(of)?;
+            client.batch_execute("INSERT INTO t VALUES (7, 70)").await?;
+            check_rows(&client, "SELECT * FROM m", &rows(&client, query).await?).await.with_context(of)?;
+        }
+        Ok(())
+    };
+    let result: Result<()> = run.await;
+    result.unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_drop_happens_with_its_catalog_transaction() {
     let (drop, drop_all) = ("DROP MATERIALIZED VIEW m", "DROP TABLE t CASCADE");
     check_all([

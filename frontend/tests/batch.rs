@@ -58,6 +58,7 @@ fn object(id: u32, name: &str, columns: Vec<ColumnDef>) -> Arc<Object> {
         depends_on: vec![],
         plan: None,
         owner: String::new(),
+        replaces: None,
         retention: None,
         parallelism: None,
         paused: false,

@@ -201,6 +201,7 @@ impl Session {
             plan: None,
             owner: "root".to_string(),
             paused: false,
+            replaces: None,
             retention: None,
             parallelism: None,
             created_ms: 0,

@@ -40,6 +40,8 @@ pub enum Event {
     Pause,
     /// Start again, with another plan.
     Rebuild,
+    /// What reads inputs takes no epoch while it is held.
+    Hold { held: bool },
     /// Enough waiting: the pause or new plan that this generation was told of takes place now.
     Halt { generation: Generation },
     /// The actors run. `following`: no reader has anything left to backfill, and all were aligned when last committed.
@@ -160,6 +162,8 @@ pub struct JobController {
     committing: bool,
     /// Failures since the last commit.
     attempt: u32,
+    /// No epoch of the inputs is taken.
+    held: bool,
     /// No epoch is let in any more, and this follows the commit of the open ones.
     halting: Option<After>,
 }
@@ -186,6 +190,7 @@ impl JobController {
             open: VecDeque::new(),
             committing: false,
             attempt: 0,
+            held: false,
             halting: None,
         }
     }
@@ -207,6 +212,10 @@ impl JobController {
         }
         match event {
             Event::Start => self.start(),
+            Event::Hold { held } => {
+                self.held = held;
+                self.advance()
+            }
             Event::Pause => self.halt(After::Stay),
             Event::Rebuild => self.halt(After::Rebuild),
             Event::Halt { generation } if generation == self.generation && self.phase == Phase::Running => {
@@ -333,6 +342,9 @@ impl JobController {
         }
         if self.inputs.is_empty() {
             return self.advance_to(self.tick, true, self.has_source || self.dirty);
+        }
+        if self.held {
+            return vec![];
         }
         let reached = self.inputs.values().map(|i| i.frontier).min().unwrap_or(Epoch::ZERO);
         if self.aligned {

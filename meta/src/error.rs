@@ -30,6 +30,8 @@ pub enum MetaError {
     Behind { name: String, epoch: Epoch, why: String },
     #[error("\"{name}\" was changed by another session")]
     Changed { name: String },
+    #[error("the change log of \"{name}\" is full: {reader} has not read it")]
+    LogFull { name: String, reader: String },
     #[error("\"{name}\" is paused")]
     Paused { name: String },
     #[error("creation was cancelled")]
@@ -61,6 +63,7 @@ impl MetaError {
             MetaError::HasDependants { .. } => SqlState::DEPENDENT_OBJECTS,
             MetaError::NoSuchSchema(_) => SqlState::INVALID_SCHEMA_NAME,
             MetaError::NotATable(_) => SqlState::WRONG_OBJECT_TYPE,
+            MetaError::LogFull { .. } => SqlState("53400"),
             MetaError::WriteLost | MetaError::Changed { .. } => SqlState("40001"),
             MetaError::Behind { .. } | MetaError::Paused { .. } => SqlState::NOT_IN_PREREQUISITE_STATE,
             MetaError::Cancelled => SqlState::QUERY_CANCELED,

@@ -79,6 +79,8 @@ pub struct JobState {
     /// Failures since the job was made or the process began.
     pub failures: u64,
     pub last_error: Option<String>,
+    /// The reader that must read the log of the relation before it may change any more.
+    pub held_by: Option<JobId>,
     /// When it is started again after a failure.
     pub next_attempt: Option<SystemTime>,
     pub backfills: Vec<Backfill>,
@@ -114,6 +116,8 @@ pub enum ShellEvent {
     /// Go on with this plan: the same, for another number of actors.
     Plan(Arc<JobPlan>),
     Pause,
+    /// The log of the relation is full because of this reader, or not any more.
+    Hold(Option<JobId>),
     /// The end of a pause, of a failure for good, or of the wait for the next attempt.
     Resume,
 }
@@ -142,12 +146,22 @@ impl Job {
     /// Its catalog entry has changed; what runs follows.
     pub fn alter(&self, changed: Arc<Object>) {
         self.limits.set(&changed.options);
+        if self.state.borrow().held_by.is_some() {
+            self.limits.source.set(Some(0));
+        }
         let before = std::mem::replace(&mut *lock(&self.object), changed.clone());
         let parallelism = |object: &Object| object.plan.as_ref().map(|plan| plan.parallelism);
         if let Some(plan) = &changed.plan
             && parallelism(&before) != parallelism(&changed)
         {
             let _ = self.events.send(ShellEvent::Plan(Arc::new(plan.clone())));
+        }
+    }
+
+    /// Holds the relation back until a reader has read its log, or lets it go on.
+    pub fn hold(&self, reader: Option<JobId>) {
+        if self.state.borrow().held_by != reader {
+            let _ = self.events.send(ShellEvent::Hold(reader));
         }
     }
 
@@ -273,6 +287,7 @@ pub fn spawn(
         created: creation == Creation::Done,
         failures: 0,
         last_error: None,
+        held_by: None,
         next_attempt: None,
         backfills: Vec::new(),
         lost: Vec::new(),
@@ -405,6 +420,14 @@ impl Shell {
                 self.paused = true;
                 self.halt_in_time();
                 Some(Event::Pause)
+            }
+            ShellEvent::Hold(reader) => {
+                self.state.send_modify(|s| s.held_by = reader);
+                match reader {
+                    Some(_) => self.job.limits.source.set(Some(0)),
+                    None => self.job.limits.set(&self.job.object().options),
+                }
+                Some(Event::Hold { held: reader.is_some() })
             }
             ShellEvent::Resume => {
                 self.paused = false;

@@ -6,6 +6,7 @@
 //! meta_store.rs   the objects, durably
 //! clock.rs        epochs: by interval and on demand
 //! controller.rs   decides for one job: a pure machine
+//! logs.rs         keeps, truncates and limits change logs
 //! job.rs          carries out what the controller decides: one task per job
 //! ```
 
@@ -14,6 +15,7 @@ pub mod clock;
 pub mod controller;
 pub mod error;
 pub mod job;
+pub mod logs;
 pub mod meta;
 pub mod meta_store;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot, watch};
-use weir_common::catalog::{Object, ObjectKind, Retention};
+use weir_common::catalog::{Object, ObjectKind};
 use weir_common::{Chunk, Epoch, JobId, TableId, VNODE_COUNT};
 use weir_storage::Store;
 use weir_stream::executor::dml::Statement;
@@ -16,14 +16,13 @@ use crate::clock::EpochClock;
 use crate::controller::Event;
 use crate::error::{MetaError, Result};
 use crate::job::{self, Creation, Job, JobStatus, Phase, ShellEvent, Surroundings};
+use crate::logs;
 use crate::meta_store::MetaStore;
 
 /// Failures in a row after which a creation that somebody waits for is given up.
 const CREATION_ATTEMPTS_MAX: u64 = 3;
 /// How often a wait for a job looks whether something holds it up for good.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How often change logs are truncated.
-const TRUNCATION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How meta is started.
 pub struct MetaOptions {
@@ -38,14 +37,14 @@ pub struct MetaOptions {
 /// The meta service.
 pub struct Meta {
     engine: Engine,
-    store: Arc<MetaStore>,
-    shared: Arc<Shared>,
+    pub(crate) store: Arc<MetaStore>,
+    pub(crate) shared: Arc<Shared>,
     clock: EpochClock,
     wait_timeout: Duration,
     /// The newest epoch that was committed before this process: reads see at least what was acknowledged until then.
     recovered: Epoch,
     /// Held while the set of objects changes.
-    ddl: tokio::sync::Mutex<()>,
+    pub(crate) ddl: tokio::sync::Mutex<()>,
     locks: Mutex<BTreeMap<JobId, Arc<RwLock<()>>>>,
     truncation: tokio::task::JoinHandle<()>,
 }
@@ -58,17 +57,21 @@ impl Drop for Meta {
 
 /// What the clock and the truncation task see of meta.
 #[derive(Default)]
-struct Shared {
+pub(crate) struct Shared {
     jobs: Mutex<BTreeMap<JobId, Arc<Job>>>,
     catalog: Mutex<Arc<Catalog>>,
 }
 
 impl Shared {
-    fn jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, Arc<Job>>> {
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        lock(&self.catalog).clone()
+    }
+
+    pub(crate) fn jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, Arc<Job>>> {
         lock(&self.jobs)
     }
 
-    fn update_catalog(&self, change: impl FnOnce(&mut Catalog)) {
+    pub(crate) fn update_catalog(&self, change: impl FnOnce(&mut Catalog)) {
         let mut catalog = lock(&self.catalog);
         change(Arc::make_mut(&mut catalog));
     }
@@ -117,7 +120,9 @@ impl Meta {
         let mut abandoned = Vec::new();
         for stored in store.load().await? {
             // Whoever waited for the creation is gone.
-            let unfinished = stored.object.plan.is_some() && !stored.created && !stored.background;
+            let object = &stored.object;
+            let begun = !stored.created || object.replaces.is_some();
+            let unfinished = object.plan.is_some() && begun && !stored.background;
             let orphaned = stored.object.depends_on.iter().any(|id| abandoned.contains(id));
             if unfinished || orphaned { abandoned.push(stored.object.id) } else { objects.push(stored) }
         }
@@ -131,7 +136,7 @@ impl Meta {
 
         let recovered = engine.store.max_frontier()?;
         let clock = start_clock(&engine, &shared, options.barrier_interval)?;
-        let truncation = tokio::spawn(truncate_logs(engine.store.clone(), Arc::downgrade(&shared)));
+        let truncation = tokio::spawn(logs::care(engine.store.clone(), Arc::downgrade(&shared)));
         let meta = Arc::new(Meta {
             engine,
             store,
@@ -155,6 +160,9 @@ impl Meta {
         }
         for object in meta.catalog().objects() {
             meta.keep_log_for(object);
+            if object.replaces.is_some() {
+                meta.take_place_later(object.id);
+            }
         }
         for job in meta.all_jobs() {
             if !job.object().paused {
@@ -202,7 +210,14 @@ impl Meta {
             }
             job
         };
-        let Some(job) = job.filter(|_| foreground) else { return Ok(()) };
+        let Some(job) = job else { return Ok(()) };
+        let replaces = job.object().replaces.is_some();
+        if !foreground {
+            if replaces {
+                self.take_place_later(id);
+            }
+            return Ok(());
+        }
         let mut undo = UndoCreation { meta: self.clone(), id: Some(id) };
         if !first.is_empty() {
             self.write(&job, first).await?;
@@ -219,6 +234,9 @@ impl Meta {
             (end.created, end.last_error.clone())
         };
         if created {
+            if replaces {
+                self.take_place(id).await?;
+            }
             undo.id = None;
             return Ok(());
         }
@@ -230,36 +248,63 @@ impl Meta {
         })
     }
 
-    /// Adds a subscription, with which the log of its relation is kept from here on.
-    pub async fn create_subscription(&self, mut object: Object, keep_ms: u64) -> Result<()> {
+    /// Puts an object that is created in the place of the one that it replaces, which is dropped.
+    async fn take_place(&self, id: JobId) -> Result<()> {
         let _ddl = self.ddl.lock().await;
-        self.check_new(&object)?;
-        let of = *object.depends_on.first().ok_or(MetaError::NoSuchObject(object.id))?;
-        let job = self.shared.jobs().get(&of).cloned().ok_or(MetaError::InputGone(of))?;
-        job.keep_log(object.id, Epoch::ZERO);
-        // Commits that were begun before keep no log.
-        job.settle().await;
-        let since = job.now().frontier;
-        object.retention = Some(Retention { since, keep_ms });
-        if let Err(error) = self.store.insert(&object, false).await {
-            job.remove_reader(object.id);
-            return Err(error);
+        let catalog = self.catalog();
+        let new = catalog.get(id).ok_or(MetaError::NoSuchObject(id))?;
+        let old = new.replaces.ok_or(MetaError::NoSuchObject(id))?;
+        let old = catalog.get(old).ok_or(MetaError::NoSuchObject(old))?;
+        let dependants = catalog.dependants(old.id);
+        if dependants.iter().any(|o| o.kind != ObjectKind::View) {
+            return Err(MetaError::HasDependants { name: old.name.clone() });
         }
-        self.keep_log_for(&object);
-        self.shared.update_catalog(|c| c.insert(Arc::new(object)));
-        Ok(())
+        let mut changed = new.as_ref().clone();
+        (changed.schema, changed.name, changed.replaces) = (old.schema.clone(), old.name.clone(), None);
+        let mut changed = vec![Arc::new(changed)];
+        for view in dependants {
+            let mut view = view.as_ref().clone();
+            view.depends_on.iter_mut().filter(|on| **on == old.id).for_each(|on| *on = id);
+            changed.push(Arc::new(view));
+        }
+        self.store.update(&changed, &[old.id]).await?;
+        self.shared.update_catalog(|c| {
+            c.remove(old.id);
+            changed.iter().for_each(|o| c.remove(o.id));
+            changed.iter().for_each(|o| c.insert(o.clone()));
+        });
+        let (replaced, job) = {
+            let mut jobs = self.shared.jobs();
+            (jobs.remove(&old.id), jobs.get(&id).cloned())
+        };
+        if let (Some(job), Some(object)) = (job, changed.into_iter().next()) {
+            job.alter(object);
+        }
+        match replaced {
+            Some(job) => self.end(&job).await,
+            None => Ok(()),
+        }
     }
 
-    /// Keeps the log that a subscription asks for.
-    fn keep_log_for(&self, object: &Object) {
-        let Some(retention) = object.retention else { return };
-        for job in object.depends_on.iter().filter_map(|id| self.shared.jobs().get(id).cloned()) {
-            job.keep_log(object.id, retention.kept_after(now_ms()));
-            job.log_is_kept(retention.since);
-        }
+    /// The same as soon as it is created; what can't take its place is dropped.
+    fn take_place_later(self: &Arc<Self>, id: JobId) {
+        let meta = Arc::downgrade(self);
+        let job = self.shared.jobs().get(&id).cloned();
+        tokio::spawn(async move {
+            let Some(mut state) = job.map(|job| job.state.clone()) else { return };
+            let ended = |s: &job::JobState| s.created || s.phase == Phase::Dropped;
+            if !state.wait_for(ended).await.is_ok_and(|s| s.created) {
+                return;
+            }
+            let Some(meta) = meta.upgrade() else { return };
+            if let Err(error) = meta.take_place(id).await {
+                tracing::warn!(%id, %error, "replace a materialized view");
+                let _ = meta.drop_objects(&[id]).await;
+            }
+        });
     }
 
-    fn check_new(&self, object: &Object) -> Result<()> {
+    pub(crate) fn check_new(&self, object: &Object) -> Result<()> {
         let catalog = self.catalog();
         if !catalog.has_schema(&object.schema) {
             return Err(MetaError::NoSuchSchema(object.schema.clone()));
@@ -338,7 +383,7 @@ impl Meta {
             }
         }
         let changed: Vec<Arc<Object>> = changes.into_iter().map(|(_, changed)| Arc::new(changed)).collect();
-        self.store.update(&changed).await?;
+        self.store.update(&changed, &[]).await?;
         self.shared.update_catalog(|c| {
             changed.iter().for_each(|o| c.remove(o.id));
             changed.iter().for_each(|o| c.insert(o.clone()));
@@ -451,6 +496,10 @@ impl Meta {
         }
         if object.paused {
             return Err(MetaError::Paused { name: object.name.clone() });
+        }
+        if let Some(reader) = job.now().held_by {
+            let reader = self.catalog().get(reader).map_or_else(|| format!("job {reader}"), |o| o.full_name());
+            return Err(MetaError::LogFull { name: object.name.clone(), reader });
         }
         job.allow_dml(chunks.iter().map(Chunk::len).sum()).await;
         self.write(&job, chunks).await
@@ -649,38 +698,4 @@ fn start_clock(engine: &Engine, shared: &Arc<Shared>, interval: Duration) -> Res
     let requester = clock.requester();
     engine.store.uncommitted().ask_with(move || requester.notify_one());
     Ok(clock)
-}
-
-/// Removes from every change log what all its readers have committed.
-async fn truncate_logs(store: Arc<Store>, shared: std::sync::Weak<Shared>) {
-    let mut truncated: BTreeMap<JobId, Epoch> = BTreeMap::new();
-    loop {
-        tokio::time::sleep(TRUNCATION_INTERVAL).await;
-        let Some(shared) = shared.upgrade() else { return };
-        let jobs: Vec<_> = shared.jobs().values().cloned().collect();
-        for subscription in lock(&shared.catalog).objects() {
-            let Some(retention) = subscription.retention else { continue };
-            let of = jobs.iter().filter(|job| subscription.depends_on.contains(&job.id));
-            of.for_each(|job| job.keep_log(subscription.id, retention.kept_after(now_ms())));
-        }
-        drop(shared);
-        for job in jobs {
-            let object = job.object();
-            let relation = object.plan.as_ref().and_then(|p| p.relation.as_ref());
-            let Some(table) = relation else { continue };
-            let state = job.now();
-            // Without readers nothing of it is wanted any more.
-            let read = job.offsets().into_values().min().unwrap_or(state.frontier);
-            let done = truncated.entry(job.id).or_default();
-            if read > *done && state.changed > *done {
-                let (store, table) = (store.clone(), table.id);
-                let result = tokio::task::spawn_blocking(move || store.truncate_log(table, read)).await;
-                match result {
-                    Ok(Ok(())) => *done = read,
-                    Ok(Err(error)) => tracing::warn!(job = %job.id, %error, "truncate change log"),
-                    Err(error) => tracing::warn!(job = %job.id, %error, "truncate change log"),
-                }
-            }
-        }
-    }
 }

@@ -79,11 +79,15 @@ impl MetaStore {
         Ok(())
     }
 
-    /// Changes objects, all or none.
-    pub async fn update(&self, objects: &[Arc<Object>]) -> Result<()> {
+    /// Changes objects and removes others, all or none.
+    pub async fn update(&self, changed: &[Arc<Object>], removed: &[JobId]) -> Result<()> {
         fail::fail_point!("meta::update::before", |_| std::process::abort());
         let mut transaction = self.pool.begin().await?;
-        for object in objects {
+        for id in removed {
+            let delete = sqlx::query("DELETE FROM objects WHERE id = $1");
+            delete.bind(i64::from(id.0)).execute(&mut *transaction).await?;
+        }
+        for object in changed {
             let id = i64::from(object.id.0);
             let body = serde_json::to_string(object.as_ref()).map_err(|source| MetaError::Entry { id, source })?;
             let update = sqlx::query("UPDATE objects SET body = $2 WHERE id = $1");
@@ -181,6 +185,7 @@ mod tests {
             plan: None,
             owner: "root".into(),
             paused: false,
+            replaces: None,
             retention: None,
             parallelism: None,
             created_ms: 1,

@@ -162,10 +162,12 @@ impl World {
     fn alter(&mut self, id: JobId) {
         let job = self.jobs.get_mut(&id).unwrap();
         let generation = job.controller.generation();
-        let event = match self.rng.random_range(0..4) {
+        let event = match self.rng.random_range(0..6) {
             0 => Event::Pause,
             1 => Event::Start,
             2 => Event::Rebuild,
+            3 => Event::Hold { held: true },
+            4 => Event::Hold { held: false },
             _ => Event::Halt { generation },
         };
         match event {
@@ -243,6 +245,7 @@ fn random_schedules_keep_the_invariants_and_make_progress() {
         for id in world.jobs.keys().copied().collect::<Vec<_>>() {
             world.jobs.get_mut(&id).unwrap().paused = false;
             world.send(id, Event::Start);
+            world.send(id, Event::Hold { held: false });
         }
         let goal = Epoch(world.now);
         for _ in 0..3_000 {

@@ -110,6 +110,21 @@ impl LogIndex {
         log.epochs.range(range).map(|(epoch, entry)| (*epoch, entry.parts)).collect()
     }
 
+    /// The last of the epochs that are too many, if what comes after them has at most so many bytes; `None`: none are.
+    pub fn excess(&self, table: TableId, bytes_max: u64) -> Option<Epoch> {
+        let mut bytes = 0;
+        let newest_first = self.tables.get(&table)?.epochs.iter().rev();
+        newest_first
+            .map(|(epoch, entry)| {
+                (*epoch, {
+                    bytes += entry.bytes;
+                    bytes
+                })
+            })
+            .find(|(_, b)| *b > bytes_max)
+            .map(|f| f.0)
+    }
+
     pub fn stats(&self, table: TableId) -> LogStats {
         let Some(log) = self.tables.get(&table) else { return LogStats::default() };
         LogStats {

@@ -275,6 +275,11 @@ impl Store {
         }
     }
 
+    /// The epoch up to which the log of a table would have to be dropped to have at most so many bytes; `None`: it has.
+    pub fn log_excess(&self, table: TableId, bytes_max: u64) -> Option<Epoch> {
+        locked(&self.logs).index.excess(table, bytes_max)
+    }
+
     /// What the change log of a table holds.
     pub fn log_stats(&self, table: TableId) -> Result<LogStats, StorageError> {
         Ok(locked(&self.logs).index.stats(table))

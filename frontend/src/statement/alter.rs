@@ -2,6 +2,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 use weir_common::catalog::ObjectKind;
+use weir_meta::logs::LIMIT_OPTION;
 use weir_stream::rate_limit::RateLimits;
 
 use super::parse::Reader;
@@ -50,6 +51,9 @@ impl Reader<'_> {
             AlterAction::Resume
         } else if self.words(&["set", "parallelism"]) {
             AlterAction::Parallelism(self.parallelism()?)
+        } else if self.words(&["set", LIMIT_OPTION]) {
+            self.equals()?;
+            AlterAction::LogLimit(if self.word("default") { None } else { Some(self.scalar()?) })
         } else if self.peek_word("set")
             && let Some(option) = RateLimits::OPTIONS.iter().find(|option| self.peek_nth_word(1, option))
         {

@@ -353,6 +353,8 @@ pub enum AlterAction {
         option: &'static str,
         rows_per_s: Option<u64>,
     },
+    /// As written; `None`: no limit.
+    LogLimit(Option<String>),
     Pause,
     Resume,
 }

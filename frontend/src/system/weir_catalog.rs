@@ -49,6 +49,8 @@ pub(super) static RELATIONS: &[Relation] = &[
             ("failures", Int8),
             ("last_error", Text),
             ("next_attempt", TimestampTz),
+            // The reader whose reading of the full change log is waited for.
+            ("held_by", Text),
         ],
         rows: jobs,
     },
@@ -175,6 +177,7 @@ fn jobs(source: &SystemRelations<'_>) -> Rows {
         let (object, state) = (&job.object, &job.state);
         let started = state.frontier > Epoch::ZERO;
         let parallelism = object.plan.as_ref().map(|p| p.parallelism);
+        let held_by = state.held_by.and_then(|id| source.moment.catalog.get(id)).map(|o| o.name.clone());
         let next_attempt = state.next_attempt.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         vec![
             object.id.0.into(),
@@ -192,6 +195,7 @@ fn jobs(source: &SystemRelations<'_>) -> Rows {
             state.failures.into(),
             state.last_error.clone().into(),
             next_attempt.map(|at| at.as_micros() as u64).into(),
+            held_by.into(),
         ]
     };
     Ok(source.jobs().iter().map(row).collect())

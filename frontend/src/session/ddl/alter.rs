@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use weir_common::JobId;
 use weir_common::catalog::{Object, ObjectKind};
+use weir_meta::logs::LIMIT_OPTION;
 use weir_meta::{Catalog, MetaError};
 
 use super::renamed::{Renames, Spelled};
-use super::{exists, rate_limits, tag};
+use super::{bytes, exists, is_job_option, rate_limits, tag};
 use crate::error::{Result, SqlError, SqlState};
 use crate::session::show::with_article;
 use crate::session::{DEFAULT_USER, Moment, Reply, Session};
@@ -77,6 +78,14 @@ impl Session {
                 if let Some(plan) = &mut changed.plan {
                     plan.parallelism = weir_meta::actors(*wanted);
                 }
+                vec![(object.clone(), changed)]
+            }
+            AlterAction::LogLimit(limit) => {
+                let mut changed = object.as_ref().clone();
+                match limit {
+                    Some(limit) => changed.options.insert(LIMIT_OPTION.to_string(), bytes(limit)?.to_string()),
+                    None => changed.options.remove(LIMIT_OPTION),
+                };
                 vec![(object.clone(), changed)]
             }
             AlterAction::RateLimit { option, rows_per_s } => {
@@ -185,6 +194,9 @@ fn check_kind(alter: &Alter, object: &Object) -> Result<()> {
     match &alter.action {
         RateLimit { option, .. } if !rate_limits(object.kind).contains(option) => {
             refuse(format!("{} has no {option}", with_article(object.kind)))
+        }
+        AlterAction::LogLimit(_) if !is_job_option(object.kind, LIMIT_OPTION) => {
+            refuse(format!("{} has no {LIMIT_OPTION}", with_article(object.kind)))
         }
         AlterAction::Parallelism(_) | AlterAction::Pause | AlterAction::Resume if object.plan.is_none() => {
             let message = format!("{} \"{}\" has no job of its own", object.kind.sql(), object.name);

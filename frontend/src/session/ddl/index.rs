@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::Expr;
 use weir_common::catalog::{Object, ObjectKind};
 use weir_common::key::{KeyOrder, SortColumn};
 
-use super::{New, Planned, exists, rate_limits, skipped, tag};
+use super::{New, Planned, exists, is_job_option, skipped, tag};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner;
 use crate::session::{Moment, Reply, Session};
@@ -29,9 +29,7 @@ impl Session {
         let new = New { schema: table.schema.clone(), name, kind: ObjectKind::Index, statement };
         let mut object = new.object(&self.user);
         object.depends_on = vec![table.id];
-        if let Some(unknown) =
-            index.options.keys().find(|name| !rate_limits(ObjectKind::Index).contains(&name.as_str()))
-        {
+        if let Some(unknown) = index.options.keys().find(|name| !is_job_option(ObjectKind::Index, name)) {
             let message = format!("unrecognized parameter \"{unknown}\"");
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
         }

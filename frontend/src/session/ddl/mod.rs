@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast;
 use weir_common::catalog::{Object, ObjectKind};
 use weir_common::plan::JobPlan;
 use weir_common::{Chunk, JobId};
+use weir_meta::logs::LIMIT_OPTION;
 use weir_stream::rate_limit::RateLimits;
 
 use super::{Moment, Reply, Session};
@@ -58,6 +59,7 @@ impl New<'_> {
             plan: None,
             owner: owner.to_string(),
             paused: false,
+            replaces: None,
             retention: None,
             parallelism: None,
             created_ms: now.map_or(0, |d| d.as_millis() as u64),
@@ -158,6 +160,9 @@ impl Session {
                 check_rate_limit(name, value)?;
             }
         }
+        if let Some(limit) = options.get_mut(LIMIT_OPTION) {
+            *limit = bytes(limit)?.to_string();
+        }
         for name in rate_limits(kind) {
             let limit = moment.settings.get(name)?;
             if limit.parse::<u64>().is_ok() {
@@ -192,6 +197,31 @@ fn rate_limits(kind: ObjectKind) -> &'static [&'static str] {
         ObjectKind::Source => &["source_rate_limit"],
         ObjectKind::View | ObjectKind::Subscription => &[],
     }
+}
+
+/// The options that jobs of this kind have, beside those of a connector.
+fn is_job_option(kind: ObjectKind, name: &str) -> bool {
+    let has_log = matches!(kind, ObjectKind::Table | ObjectKind::MaterializedView);
+    rate_limits(kind).contains(&name) || has_log && name == LIMIT_OPTION
+}
+
+/// A number of bytes: `1000`, `64 MB`, `1GB`.
+fn bytes(text: &str) -> Result<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit = match text[digits..].trim().to_lowercase().as_str() {
+        "" | "b" => Some(1),
+        "kb" => Some(1 << 10),
+        "mb" => Some(1 << 20),
+        "gb" => Some(1 << 30),
+        "tb" => Some(1 << 40),
+        _ => None,
+    };
+    let number = text[..digits].parse::<u64>().ok();
+    number.zip(unit).and_then(|(number, unit)| number.checked_mul(unit)).ok_or_else(|| {
+        let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid number of bytes: \"{text}\""));
+        error.with_hint("Valid units are \"B\", \"kB\", \"MB\", \"GB\" and \"TB\".")
+    })
 }
 
 fn check_rate_limit(name: &str, value: &str) -> Result<()> {

@@ -22,7 +22,7 @@ use crate::session::{Moment, Reply, Session};
 use crate::statement::{Column, CreateTable, Ident, OnConflict, Statement};
 
 /// Options of WITH that say something about the table itself and not about its connector.
-const TABLE_OPTIONS: [&str; 3] = ["appendonly", "source_rate_limit", "dml_rate_limit"];
+const TABLE_OPTIONS: [&str; 4] = ["appendonly", "source_rate_limit", "dml_rate_limit", weir_meta::logs::LIMIT_OPTION];
 
 impl Session {
     pub(in crate::session) async fn create_table(&self, table: &CreateTable, statement: &Statement) -> Result<Reply> {
