@@ -27,6 +27,7 @@ test: setup
 bench: setup
 	cargo build --release --bin weir
 	python3 scripts/bench_rest.py $(CARGO_TARGET_DIR)/release/weir
+	python3 scripts/bench_jobs.py $(CARGO_TARGET_DIR)/release/weir
 	python3 scripts/bench.py $(CARGO_TARGET_DIR)/release/weir
 
 fmt:

@@ -119,6 +119,9 @@ pub struct Scan {
     pub columns: Vec<usize>,
     /// The relation never deletes or updates.
     pub append_only: bool,
+    /// The relations of the job that are read before this one.
+    #[serde(default)]
+    pub after: Vec<JobId>,
     /// Backfill progress by vnode, keyed by vnode, single vnode;
     /// see `weir_stream::executor::scan::progress_table`.
     pub progress: TableDef,

@@ -51,11 +51,18 @@ fn main() -> std::process::ExitCode {
     }
 }
 
+/// Threads that run tasks.
+const WORKERS_PER_CORE: usize = 3;
+
 fn serve(config: Config) -> Result<()> {
     init_log(&config)?;
     let _failpoints = fail::FailScenario::setup();
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        // A task that computes for a millisecond, as those of a backfill do, holds up what is queued behind it. With more
+        // threads than cores, the operating system lets those go first that mostly wait: statements and small epochs.
+        .worker_threads(cores * WORKERS_PER_CORE)
         .thread_name("weir")
         // Planning recurses over a query's tree; only what is touched takes memory.
         .thread_stack_size(THREAD_STACK_BYTES)

@@ -95,7 +95,8 @@ fn general_options(cache: &Cache, write_buffers: usize) -> Options {
     // What is in write buffers counts as part of the cache, so that both together keep to its size.
     let manager = WriteBufferManager::new_write_buffer_manager_with_cache(write_buffers, false, cache.clone());
     options.set_write_buffer_manager(&manager);
-    options.set_max_total_wal_size(512 * MIB as u64);
+    // Read again by a start after a crash, at some 250 MB/s.
+    options.set_max_total_wal_size(160 * MIB as u64);
     options.set_keep_log_file_num(4);
     options.set_max_log_file_size(16 * MIB);
     options.set_log_level(LogLevel::Warn);

@@ -3,6 +3,7 @@
 //! Parses no SQL and knows no catalog. A job is started from its [`weir_common::plan::JobPlan`] and spoken to by messages.
 
 pub mod align;
+pub mod backfill_order;
 pub mod cache;
 pub mod dispatch;
 pub mod driver;

@@ -10,6 +10,11 @@
 //! A session's [`state`] knows no catalog, no object store, no file format and no factory: a plan reaches nothing but the
 //! table providers that were bound into it.
 
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use weir_common::TableDef;
+
 mod keys;
 mod lookup;
 mod overlay;
@@ -23,4 +28,9 @@ pub(crate) use keys::relation_keys;
 pub use overlay::Overlay;
 pub(crate) use overlay::existing;
 pub use readers::{ReadPoint, StoreReaders};
+/// The committed rows of a job's state table.
+pub(crate) fn state_table(name: String, def: TableDef, point: ReadPoint) -> Arc<dyn TableProvider> {
+    Arc::new(relation::RelationReader::of_state(name, def, point))
+}
+
 pub use run::{collect, config, configure, execute, physical_plan, state};

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use weir_common::TableDef;
 use weir_common::catalog::Object;
+use weir_common::{JobId, TableDef};
 
 use super::lookup;
 use super::overlay::SharedOverlay;
@@ -23,7 +23,9 @@ const SMALL_ROWS: usize = 1024;
 
 /// Reads the rows of a table, materialized view or index.
 pub(super) struct RelationReader {
-    object: Arc<Object>,
+    name: String,
+    /// Not of a state table.
+    relation: Option<JobId>,
     def: Arc<TableDef>,
     schema: SchemaRef,
     point: ReadPoint,
@@ -33,7 +35,25 @@ pub(super) struct RelationReader {
 impl RelationReader {
     pub(super) fn new(object: Arc<Object>, def: TableDef, point: ReadPoint, overlay: SharedOverlay) -> RelationReader {
         let schema = crate::planner::relation_schema(&object);
-        RelationReader { object, def: Arc::new(def), schema, point, overlay }
+        let (name, relation) = (object.full_name(), Some(object.id));
+        RelationReader { name, relation, def: Arc::new(def), schema, point, overlay }
+    }
+
+    /// Of a table that is not a relation of the catalog.
+    pub(super) fn of_state(name: String, def: TableDef, point: ReadPoint) -> RelationReader {
+        let mut fields: Vec<Field> = Vec::new();
+        for field in def.schema.fields() {
+            let same = fields
+                .iter()
+                .filter(|f| f.name() == field.name() || f.name().starts_with(&format!("{}:", field.name())));
+            let name = match same.count() {
+                0 => field.name().clone(),
+                n => format!("{}:{}", field.name(), n + 1),
+            };
+            fields.push(field.as_ref().clone().with_name(name));
+        }
+        let schema = Arc::new(Schema::new(fields));
+        RelationReader { name, relation: None, def: Arc::new(def), schema, point, overlay: None }
     }
 
     /// A small relation is read at once: going through its vnodes one by one would take longer.
@@ -50,7 +70,7 @@ impl RelationReader {
 
 impl fmt::Debug for RelationReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RelationReader({})", self.object.full_name())
+        write!(f, "RelationReader({})", self.name)
     }
 }
 
@@ -88,9 +108,10 @@ impl TableProvider for RelationReader {
         };
         // A limit counts rows after filtering, so with filters it is not ours to apply.
         let limit = limit.filter(|_| filters.is_empty());
-        let overlays = self.point.past(self.object.id).into_iter().chain(self.overlay.clone()).collect();
+        let past = self.relation.and_then(|relation| self.point.past(relation));
+        let overlays = past.into_iter().chain(self.overlay.clone()).collect();
         let scan = RelationScan::new(
-            self.object.full_name(),
+            self.name.clone(),
             self.def.clone(),
             schema,
             projection,

@@ -114,6 +114,11 @@ impl Moment<'_> {
         }
     }
 
+    /// What the statement's readers share.
+    pub fn read_point(&self) -> ReadPoint {
+        self.point.clone()
+    }
+
     /// From here on a relation has these rows.
     pub fn replace(&mut self, relation: JobId, rows: Arc<dyn TableProvider>) {
         self.replaced.insert(relation, rows);

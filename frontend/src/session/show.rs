@@ -18,7 +18,7 @@ fn names(show: &Show) -> Vec<&str> {
         Show::Variable(name) => vec![name.as_str()],
         Show::AllVariables => vec!["name", "setting", "description"],
         Show::Objects { kind: ObjectKind::Sink, .. } => vec!["Name", "Connector"],
-        Show::Objects { .. } | Show::Schemas | Show::Databases => vec!["Name"],
+        Show::Objects { .. } | Show::InternalTables | Show::Schemas | Show::Databases => vec!["Name"],
         Show::Indexes { .. } => vec!["Name", "On", "Key", "Include", "Distributed By"],
         Show::Columns { .. } | Show::Describe { .. } => vec!["Name", "Type", "Is Hidden", "Description"],
         Show::Create { .. } => vec!["Name", "Create Sql"],
@@ -51,6 +51,9 @@ impl Session {
             Show::Describe { relation } => describe(&moment, relation)?,
             Show::Create { kind, name } => create(&moment, *kind, name)?,
             Show::Jobs => self.jobs(),
+            Show::InternalTables => {
+                system::internal::names(moment.catalog.objects()).into_iter().map(|name| vec![Some(name)]).collect()
+            }
             Show::Cursors { subscriptions } => {
                 let names = self.state().cursors.names(*subscriptions).into_iter();
                 let subscription = |id| moment.catalog.get(id).map(|o| o.name.clone());

@@ -408,6 +408,7 @@ pub enum Show {
         name: Name,
     },
     Jobs,
+    InternalTables,
     /// Cursors of the session: on subscriptions, or on queries.
     Cursors {
         subscriptions: bool,

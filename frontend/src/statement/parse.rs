@@ -393,6 +393,13 @@ impl<'a> Reader<'a> {
         if key.is_empty() {
             return Err(self.unexpected());
         }
+        if key == "backfill_order" && self.word("fixed") {
+            let order = self.parenthesized(|reader| {
+                let (before, _, after) = (reader.name()?, reader.expect_token(&Token::Arrow)?, reader.name()?);
+                Ok(format!("{before} -> {after}"))
+            })?;
+            return Ok((key, order.join(", ")));
+        }
         Ok((key, self.scalar()?))
     }
 

@@ -24,6 +24,8 @@ impl Reader<'_> {
             Show::Create { kind, name: self.name()? }
         } else if self.word("jobs") {
             Show::Jobs
+        } else if self.words(&["internal", "tables"]) {
+            Show::InternalTables
         } else if self.words(&["subscription", "cursors"]) {
             Show::Cursors { subscriptions: true }
         } else if self.word("cursors") {
@@ -60,9 +62,6 @@ impl Reader<'_> {
     fn plural(&mut self) -> Option<ObjectKind> {
         if self.words(&["materialized", "views"]) {
             return Some(ObjectKind::MaterializedView);
-        }
-        if self.words(&["internal", "tables"]) {
-            return None;
         }
         let kinds = [
             ("tables", ObjectKind::Table),

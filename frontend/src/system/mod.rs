@@ -21,6 +21,7 @@ use crate::session::Moment;
 
 mod functions;
 mod information_schema;
+pub(crate) mod internal;
 mod pg_catalog;
 mod pg_empty;
 mod relation;
@@ -49,7 +50,7 @@ impl SystemRelations<'_> {
 
 /// The system relation with that name, with its rows as they are now.
 pub(crate) fn table(source: &SystemRelations<'_>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-    let Some(relation) = find(schema, name) else { return Ok(None) };
+    let Some(relation) = find(schema, name) else { return Ok(internal::table(source, name)) };
     let batch = relation.batch(source)?;
     Ok(Some(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?)))
 }

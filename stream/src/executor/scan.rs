@@ -33,6 +33,7 @@ use weir_common::{Chunk, Epoch, JobId, TableDef, TableId, Vnode, VnodeSet, plan}
 use weir_storage::{LogChunk, ScanRange, Snapshot, StateTable, StorageError, Store};
 
 use crate::Result;
+use crate::backfill_order::BackfillOrder;
 use crate::driver::{Backfill, Reader};
 use crate::message::{Barrier, Output};
 use crate::rate_limit::{Allowance, RateLimit};
@@ -64,7 +65,14 @@ pub struct Scan {
     replay: Option<(Log, Epoch)>,
     /// Something was read from the snapshot since the last barrier.
     stepped: bool,
+    /// The progress table does not say how far this is.
+    unsaved: bool,
     allowance: Allowance,
+    /// Relations that are read first.
+    after: Vec<JobId>,
+    order: BackfillOrder,
+    /// Others have been told that this reader has finished.
+    told: bool,
 }
 
 /// How far a vnode has been read.
@@ -89,6 +97,7 @@ pub fn progress_table(id: TableId) -> TableDef {
 }
 
 impl Scan {
+    #[allow(clippy::too_many_arguments)]
     /// Continues where the progress table says. `frontier` is the frontier of the reading job.
     pub async fn open(
         plan: &plan::Scan,
@@ -98,6 +107,7 @@ impl Scan {
         mut progress: StateTable,
         frontier: Epoch,
         limit: RateLimit,
+        order: BackfillOrder,
     ) -> Result<Scan> {
         let stored = progress.scan(&[ScanRange::prefix(&Vnode(0).prefix())]).await?.rows;
         let mut positions: BTreeMap<_, _> = vnodes.iter().map(|v| (v, Position::default())).collect();
@@ -117,7 +127,7 @@ impl Scan {
         }
         let offset = if following { frontier } else { offsets.values().min().copied().unwrap_or(Epoch::ZERO) };
         offsets.retain(|_, ahead| *ahead > offset);
-        Ok(Scan {
+        let mut scan = Scan {
             store,
             input: plan.job,
             table: plan.table.clone(),
@@ -132,8 +142,22 @@ impl Scan {
             snapshot: None,
             replay: None,
             stepped: false,
+            unsaved: false,
             allowance: Allowance::new(limit),
-        })
+            after: plan.after.clone(),
+            order,
+            told: false,
+        };
+        scan.tell();
+        Ok(scan)
+    }
+
+    /// Tells those that come after this reader when it has finished.
+    fn tell(&mut self) {
+        if !self.told && self.finished() {
+            self.told = true;
+            self.order.finished(self.input);
+        }
     }
 
     /// Whether the offset is the job's frontier.
@@ -178,6 +202,7 @@ impl Scan {
                 }
                 None => {
                     self.offset = *to;
+                    self.unsaved = true;
                     self.replay = None;
                     self.ahead.retain(|_, ahead| *ahead > self.offset);
                 }
@@ -226,6 +251,10 @@ impl Scan {
                 None => position.finished = true,
             }
             self.stepped = true;
+            self.unsaved = true;
+            if position.finished {
+                self.tell();
+            }
             if batch.num_rows() > 0 {
                 self.allowance.spend(batch.num_rows());
                 return self.project(&Chunk::inserts(batch)).map(Some);
@@ -245,7 +274,7 @@ impl Scan {
     /// While other readers of the job are still behind: follow the input alone, one step a barrier.
     async fn finish_creating(&mut self, out: &mut Output) -> Result<()> {
         self.drain(out).await?;
-        if !self.finished() && !self.stepped {
+        if !self.finished() && !self.stepped && self.order.are_finished(&self.after) {
             // Barriers that follow each other without a pause must not keep the backfill from going on.
             let allowed = self.allowance.allowed(CHUNK_ROWS);
             if allowed > 0 {
@@ -263,6 +292,10 @@ impl Scan {
         }
         self.snapshot = None;
         self.stepped = false;
+        // One that stands still makes its job write nothing.
+        if !std::mem::take(&mut self.unsaved) {
+            return Ok(());
+        }
         self.save(|scan, vnode| scan.ahead.get(&vnode).map_or(scan.offset, |ahead| *ahead).0 as i64)
     }
 
@@ -313,6 +346,7 @@ impl Scan {
 impl Reader for Scan {
     async fn next(&mut self) -> Result<Chunk> {
         while !self.finished() {
+            self.order.wait_for(&self.after).await;
             self.store.uncommitted().room().await;
             let rows = self.allowance.wait(CHUNK_ROWS).await;
             if let ControlFlow::Break(chunk) = self.poll_step(rows)? {
@@ -378,9 +412,23 @@ mod tests {
         let table = progress_table(TableId(2));
         let progress = StateTable::open(store.clone(), table.clone(), VnodeSet::ALL, committed);
         let schema = relation().schema;
-        let plan = plan::Scan { job: INPUT, table: relation(), columns: vec![0], append_only: true, progress: table };
+        let plan = plan::Scan {
+            job: INPUT,
+            table: relation(),
+            columns: vec![0],
+            append_only: true,
+            after: vec![],
+            progress: table,
+        };
         let limit = RateLimit::new(None);
-        Scan::open(&plan, schema, store.clone(), vnodes, progress, Epoch::ZERO, limit).await.unwrap()
+        let order = BackfillOrder::new(&plan::JobPlan {
+            version: plan::PLAN_VERSION,
+            fragments: vec![],
+            relation: None,
+            inputs: vec![],
+            parallelism: 1,
+        });
+        Scan::open(&plan, schema, store.clone(), vnodes, progress, Epoch::ZERO, limit, order).await.unwrap()
     }
 
     /// A barrier of a job that is being created. The keys that come out.

@@ -21,6 +21,7 @@ use weir_storage::StateTable;
 use super::{Engine, JobSpec, TaskStats};
 use crate::Result;
 use crate::align::Align;
+use crate::backfill_order::BackfillOrder;
 use crate::dispatch::Dispatcher;
 use crate::driver::{self, Reader, Reporter, Sealed};
 use crate::error::StreamError;
@@ -60,6 +61,7 @@ pub async fn build(engine: &Engine, spec: &JobSpec, committed: Arc<AtomicU64>) -
         spec,
         committed,
         exchanges: exchanges(&spec.plan),
+        order: BackfillOrder::new(&spec.plan),
         tasks: JoinSet::new(),
         stats: Vec::new(),
         sealed: sealed_tx,
@@ -141,6 +143,7 @@ struct Builder<'a> {
     spec: &'a JobSpec,
     committed: Arc<AtomicU64>,
     exchanges: Exchanges,
+    order: BackfillOrder,
     tasks: JoinSet<Result<()>>,
     stats: Vec<TaskStats>,
     sealed: mpsc::UnboundedSender<Sealed>,
@@ -210,7 +213,9 @@ impl Builder<'_> {
                 let (store, limit) = (self.engine.store.clone(), self.spec.limits.backfill.clone());
                 let schema = plan.schema.clone();
                 let frontier = self.spec.frontier;
-                let reader = Scan::open(scan, schema, store, actor.vnodes, progress, frontier, limit).await?;
+                let reader =
+                    Scan::open(scan, schema, store, actor.vnodes, progress, frontier, limit, self.order.clone())
+                        .await?;
                 self.following &= reader.following();
                 self.spawn_reader(actor, plan, reader, out);
             }

@@ -24,6 +24,7 @@ use crate::executor::dml::Statement;
 use crate::message::Barrier;
 use crate::rate_limit::RateLimits;
 
+pub use build::slots;
 pub use stats::{BadRecords, JobStats, TaskStats};
 
 /// What all jobs of the process share.

@@ -54,7 +54,8 @@ impl Builder {
         }
         let schema = pick(&relation_schema(object), &columns);
         let progress = progress_table(self.table_id());
-        let node = plan::Scan { job: object.id, table, columns, append_only: object.append_only, progress };
+        let node =
+            plan::Scan { job: object.id, table, columns, append_only: object.append_only, after: vec![], progress };
         Ok(StreamPlan { schema, node: Node::Scan(node) })
     }
 

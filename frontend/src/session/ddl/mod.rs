@@ -19,6 +19,7 @@ use crate::planner::{self, Bound, Planned};
 use crate::statement::{Body, Ident, Name, Statement};
 
 mod alter;
+mod backfill_order;
 mod drop;
 mod index;
 mod names;
@@ -202,7 +203,9 @@ fn rate_limits(kind: ObjectKind) -> &'static [&'static str] {
 /// The options that jobs of this kind have, beside those of a connector.
 fn is_job_option(kind: ObjectKind, name: &str) -> bool {
     let has_log = matches!(kind, ObjectKind::Table | ObjectKind::MaterializedView);
-    rate_limits(kind).contains(&name) || has_log && name == LIMIT_OPTION
+    rate_limits(kind).contains(&name)
+        || has_log && name == LIMIT_OPTION
+        || kind == ObjectKind::MaterializedView && name == backfill_order::OPTION
 }
 
 /// A number of bytes: `1000`, `64 MB`, `1GB`.

@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast;
 use weir_common::catalog::{ColumnDef, Object, ObjectKind};
 
 use super::drop::Dropped;
-use super::{New, dependencies, is_job_option, names, rename, tag};
+use super::{New, backfill_order, dependencies, is_job_option, names, rename, tag};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::{self, Bound};
 use crate::session::show::with_article;
@@ -40,6 +40,9 @@ impl Session {
             object.parallelism = self.wanted_parallelism(&moment, kind);
             object.query = Some(names::qualified(&moment, &view.query).to_string());
             let mut planned = planner::plan_view(&bound, self.parallelism(&moment, kind))?;
+            if let Some(order) = view.options.get(backfill_order::OPTION) {
+                backfill_order::apply(&moment, &mut planned.plan, order)?;
+            }
             for (i, column) in planned.columns.iter_mut().enumerate().filter(|(_, c)| !c.hidden) {
                 column.computed = origin::of(&bound.plan, i).scale.is_none();
             }
