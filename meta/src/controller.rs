@@ -30,6 +30,9 @@ pub const EPOCHS_IN_FLIGHT_MAX: usize = 2;
 /// Epochs that a job asks for while it backfills, so that a small backfill ends at once. A long one, or one with an input
 /// that stands still, then goes on at the interval of the clock.
 const EAGER_TICKS: u32 = 12;
+/// Milliseconds between the epochs of a long backfill. Statements ask for epochs all the time, and what a backfill commits
+/// with each would be in their way.
+const BACKFILL_PACE_MS: u64 = 200;
 
 /// What happens to a job.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,6 +156,8 @@ pub struct JobController {
     backfill: Option<BackfillState>,
     /// Epochs that were asked for since the job was started.
     asked: u32,
+    /// Epochs of the backfill since then.
+    unaligned: u32,
     created: bool,
     /// The newest tick that was not used.
     tick: Epoch,
@@ -184,6 +189,7 @@ impl JobController {
             aligned: false,
             backfill: None,
             asked: 0,
+            unaligned: 0,
             created: false,
             tick: Epoch::ZERO,
             last_injected: frontier,
@@ -309,6 +315,7 @@ impl JobController {
         self.aligned = following;
         self.backfill = None;
         self.asked = 0;
+        self.unaligned = 0;
         if !self.inputs.is_empty() {
             // The inputs may have nothing newer than what the failed generation was about to commit. A root instead waits
             // for a newer tick, so that none of its epochs ever means two things: DML is acknowledged by epoch.
@@ -364,10 +371,15 @@ impl JobController {
                 }
                 self.ask()
             }
-            _ if self.tick > self.last_injected => self.advance_to(self.tick, false, true),
+            _ if self.tick > self.last_injected && self.is_paced() => self.advance_to(self.tick, false, true),
             _ if self.open.is_empty() => self.ask(),
             _ => vec![],
         }
+    }
+
+    /// Whether the backfill may take the epoch of the clock.
+    fn is_paced(&self) -> bool {
+        self.unaligned <= EAGER_TICKS || self.tick.unix_ms() >= self.last_injected.unix_ms() + BACKFILL_PACE_MS
     }
 
     fn ask(&mut self) -> Vec<Action> {
@@ -382,6 +394,7 @@ impl JobController {
         if active {
             self.dirty = false;
             self.last_injected = epoch;
+            self.unaligned += u32::from(!aligned);
             self.open.push_back(OpenEpoch { epoch, aligned, collected: false, changed: false });
             return vec![Action::Inject { epoch, aligned }];
         }

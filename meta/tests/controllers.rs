@@ -133,7 +133,7 @@ impl World {
         match self.rng.random_range(0..11) {
             0 => {
                 self.now += self.rng.random_range(1..3);
-                let epoch = Epoch(self.now);
+                let epoch = Epoch::from_unix_ms(self.now * 100);
                 for id in self.jobs.keys().copied().collect::<Vec<_>>() {
                     self.send(id, Event::Tick { epoch });
                 }
@@ -247,7 +247,7 @@ fn random_schedules_keep_the_invariants_and_make_progress() {
             world.send(id, Event::Start);
             world.send(id, Event::Hold { held: false });
         }
-        let goal = Epoch(world.now);
+        let goal = Epoch::from_unix_ms(world.now * 100);
         for _ in 0..3_000 {
             world.step();
         }
