@@ -84,6 +84,8 @@ pub struct JobState {
     /// When it is started again after a failure.
     pub next_attempt: Option<SystemTime>,
     pub backfills: Vec<Backfill>,
+    /// When the backfills were looked at first since the job was started, and the rows that they had read by then.
+    pub backfilling_since: Option<(SystemTime, u64)>,
     /// Epochs after the first and up to the second were injected and then lost to a failure.
     lost: Vec<(Epoch, Epoch)>,
 }
@@ -290,6 +292,7 @@ pub fn spawn(
         held_by: None,
         next_attempt: None,
         backfills: Vec::new(),
+        backfilling_since: None,
         lost: Vec::new(),
     });
     let limits = RateLimits::new(&object.options);
@@ -505,7 +508,11 @@ impl Shell {
                 }
             }
         }
-        self.state.send_modify(|s| s.backfills = backfills);
+        self.state.send_modify(|s| {
+            let rows = backfills.iter().map(|b| b.rows).sum();
+            s.backfilling_since.get_or_insert_with(|| (SystemTime::now(), rows));
+            s.backfills = backfills;
+        });
     }
 
     fn settle(&mut self) {
@@ -590,7 +597,7 @@ impl Shell {
     async fn start(&mut self, generation: Generation) {
         self.halting = false;
         self.lose();
-        self.state.send_modify(|s| s.next_attempt = None);
+        self.state.send_modify(|s| (s.next_attempt, s.backfilling_since) = (None, None));
         let spec = JobSpec {
             id: self.job.id,
             generation,

@@ -1,7 +1,9 @@
 //! The catalog, the epoch clock, and a controller for each job. Sees no row.
 //!
 //! ```text
-//! meta.rs         what the frontend calls: create, alter, drop, DML, flush, wait
+//! meta.rs         what the frontend calls: create, alter, drop, DML
+//! wait.rs         ... and to wait for jobs
+//! replace.rs      an object in the place of another
 //! catalog.rs      the objects, as an immutable snapshot
 //! meta_store.rs   the objects, durably
 //! clock.rs        epochs: by interval and on demand
@@ -18,6 +20,8 @@ pub mod job;
 pub mod logs;
 pub mod meta;
 pub mod meta_store;
+mod replace;
+mod wait;
 
 pub use catalog::Catalog;
 pub use error::{MetaError, Result};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot, watch};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot};
 use weir_common::catalog::{Object, ObjectKind};
 use weir_common::{Chunk, Epoch, JobId, TableId, VNODE_COUNT};
 use weir_storage::Store;
@@ -21,8 +21,6 @@ use crate::meta_store::MetaStore;
 
 /// Failures in a row after which a creation that somebody waits for is given up.
 const CREATION_ATTEMPTS_MAX: u64 = 3;
-/// How often a wait for a job looks whether something holds it up for good.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// How meta is started.
 pub struct MetaOptions {
@@ -39,10 +37,10 @@ pub struct Meta {
     engine: Engine,
     pub(crate) store: Arc<MetaStore>,
     pub(crate) shared: Arc<Shared>,
-    clock: EpochClock,
-    wait_timeout: Duration,
+    pub(crate) clock: EpochClock,
+    pub(crate) wait_timeout: Duration,
     /// The newest epoch that was committed before this process: reads see at least what was acknowledged until then.
-    recovered: Epoch,
+    pub(crate) recovered: Epoch,
     /// Held while the set of objects changes.
     pub(crate) ddl: tokio::sync::Mutex<()>,
     locks: Mutex<BTreeMap<JobId, Arc<RwLock<()>>>>,
@@ -91,14 +89,6 @@ pub fn now_ms() -> u64 {
 pub fn actors(wanted: Option<usize>) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     wanted.unwrap_or_else(cores).clamp(1, VNODE_COUNT)
-}
-
-/// How a wait for a job ended.
-enum Reached {
-    Yes,
-    /// This job stands still.
-    HeldUp(Arc<Job>),
-    Late,
 }
 
 /// Held by a statement that writes to a table, until its rows are committed: UPDATE and DELETE exclude each other and
@@ -248,62 +238,6 @@ impl Meta {
         })
     }
 
-    /// Puts an object that is created in the place of the one that it replaces, which is dropped.
-    async fn take_place(&self, id: JobId) -> Result<()> {
-        let _ddl = self.ddl.lock().await;
-        let catalog = self.catalog();
-        let new = catalog.get(id).ok_or(MetaError::NoSuchObject(id))?;
-        let old = new.replaces.ok_or(MetaError::NoSuchObject(id))?;
-        let old = catalog.get(old).ok_or(MetaError::NoSuchObject(old))?;
-        let dependants = catalog.dependants(old.id);
-        if dependants.iter().any(|o| o.kind != ObjectKind::View) {
-            return Err(MetaError::HasDependants { name: old.name.clone() });
-        }
-        let mut changed = new.as_ref().clone();
-        (changed.schema, changed.name, changed.replaces) = (old.schema.clone(), old.name.clone(), None);
-        let mut changed = vec![Arc::new(changed)];
-        for view in dependants {
-            let mut view = view.as_ref().clone();
-            view.depends_on.iter_mut().filter(|on| **on == old.id).for_each(|on| *on = id);
-            changed.push(Arc::new(view));
-        }
-        self.store.update(&changed, &[old.id]).await?;
-        self.shared.update_catalog(|c| {
-            c.remove(old.id);
-            changed.iter().for_each(|o| c.remove(o.id));
-            changed.iter().for_each(|o| c.insert(o.clone()));
-        });
-        let (replaced, job) = {
-            let mut jobs = self.shared.jobs();
-            (jobs.remove(&old.id), jobs.get(&id).cloned())
-        };
-        if let (Some(job), Some(object)) = (job, changed.into_iter().next()) {
-            job.alter(object);
-        }
-        match replaced {
-            Some(job) => self.end(&job).await,
-            None => Ok(()),
-        }
-    }
-
-    /// The same as soon as it is created; what can't take its place is dropped.
-    fn take_place_later(self: &Arc<Self>, id: JobId) {
-        let meta = Arc::downgrade(self);
-        let job = self.shared.jobs().get(&id).cloned();
-        tokio::spawn(async move {
-            let Some(mut state) = job.map(|job| job.state.clone()) else { return };
-            let ended = |s: &job::JobState| s.created || s.phase == Phase::Dropped;
-            if !state.wait_for(ended).await.is_ok_and(|s| s.created) {
-                return;
-            }
-            let Some(meta) = meta.upgrade() else { return };
-            if let Err(error) = meta.take_place(id).await {
-                tracing::warn!(%id, %error, "replace a materialized view");
-                let _ = meta.drop_objects(&[id]).await;
-            }
-        });
-    }
-
     pub(crate) fn check_new(&self, object: &Object) -> Result<()> {
         let catalog = self.catalog();
         if !catalog.has_schema(&object.schema) {
@@ -355,7 +289,7 @@ impl Meta {
         Ok(Some(job))
     }
 
-    fn inputs(&self, job: &Job) -> Vec<Arc<Job>> {
+    pub(crate) fn inputs(&self, job: &Job) -> Vec<Arc<Job>> {
         let jobs = self.shared.jobs();
         let object = job.object();
         object.plan.iter().flat_map(|p| p.inputs.iter()).filter_map(|i| jobs.get(i).cloned()).collect()
@@ -438,7 +372,7 @@ impl Meta {
         Ok(())
     }
 
-    async fn end(&self, job: &Job) -> Result<()> {
+    pub(crate) async fn end(&self, job: &Job) -> Result<()> {
         job.send(Event::Drop);
         // An error means that the task is gone already.
         let _ = job.state.clone().wait_for(|s| s.phase == Phase::Dropped).await;
@@ -530,127 +464,6 @@ impl Meta {
         }
     }
 
-    /// Everything written before this call is durable, and visible in every view that can be queried and does not fail.
-    /// Returns the epoch that all have reached.
-    pub async fn flush(&self) -> Result<Epoch> {
-        let epoch = self.clock.fresh().await;
-        for job in self.all_jobs() {
-            let mut state = job.state.clone();
-            let reached = |s: &job::JobState| s.frontier >= epoch || !s.created;
-            let stands = |p: Phase| p.is_halted() || p == Phase::Failing;
-            match self.reach(&mut state, &job, reached, stands).await {
-                Reached::Yes | Reached::HeldUp(_) => {}
-                Reached::Late => return Err(self.behind(&job, epoch, None)),
-            }
-        }
-        Ok(epoch)
-    }
-
-    /// How far a job is.
-    pub fn frontier(&self, id: JobId) -> Option<Epoch> {
-        self.shared.jobs().get(&id).map(|job| job.state.borrow().frontier)
-    }
-
-    /// Waits until a relation has changed after an epoch, or is gone.
-    pub async fn wait_changed(&self, id: JobId, after: Epoch) {
-        let state = self.shared.jobs().get(&id).map(|job| job.state.clone());
-        if let Some(mut state) = state {
-            let _ = state.wait_for(|s| s.changed > after || s.phase == Phase::Dropped).await;
-        }
-    }
-
-    /// Whether a job, or something that it reads, makes no progress until somebody acts.
-    pub fn is_held_up(&self, id: JobId) -> bool {
-        let job = self.shared.jobs().get(&id).cloned();
-        job.is_some_and(|job| self.standing(&job, &Phase::is_halted).is_some())
-    }
-
-    /// The epoch after which all changes of a relation are in its log, but for those that were truncated; `None` if there is
-    /// no log.
-    pub fn logged_after(&self, id: JobId) -> Option<Epoch> {
-        self.shared.jobs().get(&id).and_then(|job| job.logged_after())
-    }
-
-    /// Waits until jobs have reached an epoch, and what was committed before this process, and can be queried.
-    pub async fn wait_for(&self, jobs: &[JobId], wanted: Epoch) -> Result<()> {
-        let epoch = wanted.max(self.recovered);
-        for id in jobs {
-            let Some(job) = self.shared.jobs().get(id).cloned() else { continue };
-            if !job.now().created {
-                return Err(MetaError::NotCreated { name: job.object().name.clone() });
-            }
-            let mut state = job.state.clone();
-            let reached = |s: &job::JobState| s.frontier >= epoch || s.phase == Phase::Dropped;
-            match self.reach(&mut state, &job, reached, Phase::is_halted).await {
-                Reached::Yes => {}
-                // Newer than what is there it will not be, so that is what can be read.
-                Reached::HeldUp(_) if job.now().frontier >= wanted => {}
-                Reached::HeldUp(by) => return Err(self.behind(&job, wanted, Some(&by))),
-                Reached::Late => return Err(self.behind(&job, epoch, None)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for a state of a job, as long as neither it nor anything that it reads stands still.
-    async fn reach(
-        &self,
-        state: &mut watch::Receiver<job::JobState>,
-        job: &Arc<Job>,
-        mut reached: impl FnMut(&job::JobState) -> bool,
-        stands: impl Fn(Phase) -> bool,
-    ) -> Reached {
-        let deadline = tokio::time::Instant::now() + self.wait_timeout;
-        loop {
-            let look_again = deadline.min(tokio::time::Instant::now() + LOOK_AGAIN);
-            if tokio::time::timeout_at(look_again, state.wait_for(&mut reached)).await.is_ok() {
-                return Reached::Yes;
-            }
-            if let Some(by) = self.standing(job, &stands) {
-                return Reached::HeldUp(by);
-            }
-            if tokio::time::Instant::now() >= deadline {
-                return Reached::Late;
-            }
-        }
-    }
-
-    /// The job, or one that it reads directly or not, that stands still.
-    fn standing(&self, job: &Arc<Job>, stands: &impl Fn(Phase) -> bool) -> Option<Arc<Job>> {
-        let (mut open, mut seen) = (vec![job.clone()], BTreeSet::new());
-        while let Some(job) = open.pop() {
-            if stands(job.state.borrow().phase) {
-                return Some(job);
-            }
-            open.extend(self.inputs(&job).into_iter().filter(|input| seen.insert(input.id)));
-        }
-        None
-    }
-
-    fn behind(&self, job: &Job, epoch: Epoch, held_up_by: Option<&Job>) -> MetaError {
-        let why = match held_up_by.map(|by| (by.object(), by.now())) {
-            Some((by, state)) => {
-                let error = state.last_error.filter(|_| state.phase == Phase::Stopped);
-                let error = error.map_or_else(String::new, |e| format!(": {e}"));
-                format!("; {} \"{}\" is {}{error}", by.kind.sql(), by.name, state.phase.name())
-            }
-            None => {
-                let error = job.now().last_error.map_or_else(String::new, |e| format!("; its last error: {e}"));
-                format!(", though waited for {} s{error}", self.wait_timeout.as_secs())
-            }
-        };
-        MetaError::Behind { name: job.object().name.clone(), epoch, why }
-    }
-
-    /// Waits until every creation has ended, well or badly.
-    pub async fn wait_created(&self) -> Result<()> {
-        for job in self.all_jobs() {
-            let ended = |s: &job::JobState| s.created || s.phase.is_halted();
-            let _ = job.state.clone().wait_for(ended).await;
-        }
-        Ok(())
-    }
-
     /// Every job, for system views.
     pub fn jobs(&self) -> Vec<JobStatus> {
         let status = |job: &Arc<Job>| JobStatus {
@@ -662,7 +475,7 @@ impl Meta {
         self.all_jobs().iter().map(status).collect()
     }
 
-    fn all_jobs(&self) -> Vec<Arc<Job>> {
+    pub(crate) fn all_jobs(&self) -> Vec<Arc<Job>> {
         self.shared.jobs().values().cloned().collect()
     }
 }

@@ -30,7 +30,7 @@ impl Database {
             barrier_interval: Duration::from_millis(200),
             wait_timeout: Duration::from_secs(10),
         };
-        let meta = Meta::open(options, Engine { store, memory }).await.unwrap();
+        let meta = Meta::open(options, Engine { store, memory, courtesy: Arc::default() }).await.unwrap();
         Database { meta, _folder: folder }
     }
 

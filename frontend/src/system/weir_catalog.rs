@@ -386,7 +386,18 @@ pub fn progress(job: &JobStatus) -> String {
         .iter()
         .fold((0, 0, 0), |(finished, all, rows), b| (finished + b.vnodes_finished, all + b.vnodes, rows + b.rows));
     let percent = (finished * 100).checked_div(all).unwrap_or(0);
-    format!("{percent}% ({rows} rows)")
+    let elapsed = job.state.backfilling_since.and_then(|(at, before)| Some((at.elapsed().ok()?, before)));
+    let rows_per_s =
+        elapsed.map_or(0.0, |(elapsed, before)| rows.saturating_sub(before) as f64 / elapsed.as_secs_f64().max(0.001));
+    // Vnodes are about equally large.
+    let left = match (finished, rows_per_s > 0.0) {
+        (0, _) | (_, false) => String::new(),
+        (finished, true) => {
+            let total = rows as f64 * all as f64 / finished as f64;
+            format!(", {:.0} s left", (total - rows as f64).max(0.0) / rows_per_s)
+        }
+    };
+    format!("{percent}% ({rows} rows, {rows_per_s:.0} rows/s{left})")
 }
 
 /// Whether a kind of object is a relation with rows or a query of its own.

@@ -14,6 +14,7 @@ use weir_common::{Chunk, Epoch, TableDef, TableId};
 use weir_storage::StateTable;
 
 use crate::Result;
+use crate::courtesy::Courtesy;
 use crate::driver::{Backfill, Reader};
 use crate::message::{Barrier, Output};
 
@@ -37,6 +38,7 @@ pub struct Dml {
     next_id: Option<i64>,
     next_id_stored: i64,
     row_ids: StateTable,
+    courtesy: Arc<Courtesy>,
 }
 
 /// The table of the next row id.
@@ -48,7 +50,12 @@ pub fn row_ids_table(id: TableId) -> TableDef {
 
 impl Dml {
     /// `row_id` is the column that gets a new id where it is NULL.
-    pub fn new(statements: mpsc::UnboundedReceiver<Statement>, row_id: Option<usize>, row_ids: StateTable) -> Dml {
+    pub fn new(
+        statements: mpsc::UnboundedReceiver<Statement>,
+        row_id: Option<usize>,
+        row_ids: StateTable,
+        courtesy: Arc<Courtesy>,
+    ) -> Dml {
         Dml {
             statements,
             chunks: VecDeque::new(),
@@ -57,10 +64,12 @@ impl Dml {
             next_id: None,
             next_id_stored: 0,
             row_ids,
+            courtesy,
         }
     }
 
     fn begin(&mut self, statement: Statement) {
+        self.courtesy.rows_came();
         self.chunks.extend(statement.chunks);
         self.emitted.push(statement.epoch);
     }

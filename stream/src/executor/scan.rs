@@ -24,6 +24,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Int16Array, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int16Type, Int64Type, Schema, SchemaRef};
@@ -34,6 +35,7 @@ use weir_storage::{LogChunk, ScanRange, Snapshot, StateTable, StorageError, Stor
 
 use crate::Result;
 use crate::backfill_order::BackfillOrder;
+use crate::courtesy::Courtesy;
 use crate::driver::{Backfill, Reader};
 use crate::message::{Barrier, Output};
 use crate::rate_limit::{Allowance, RateLimit};
@@ -71,6 +73,9 @@ pub struct Scan {
     /// Relations that are read first.
     after: Vec<JobId>,
     order: BackfillOrder,
+    courtesy: Arc<Courtesy>,
+    /// When the last step began.
+    begun: Option<Instant>,
     /// Others have been told that this reader has finished.
     told: bool,
 }
@@ -108,6 +113,7 @@ impl Scan {
         frontier: Epoch,
         limit: RateLimit,
         order: BackfillOrder,
+        courtesy: Arc<Courtesy>,
     ) -> Result<Scan> {
         let stored = progress.scan(&[ScanRange::prefix(&Vnode(0).prefix())]).await?.rows;
         let mut positions: BTreeMap<_, _> = vnodes.iter().map(|v| (v, Position::default())).collect();
@@ -146,6 +152,8 @@ impl Scan {
             allowance: Allowance::new(limit),
             after: plan.after.clone(),
             order,
+            courtesy,
+            begun: None,
             told: false,
         };
         scan.tell();
@@ -348,7 +356,14 @@ impl Reader for Scan {
         while !self.finished() {
             self.order.wait_for(&self.after).await;
             self.store.uncommitted().room().await;
+            if let Some(begun) = self.begun.take() {
+                let rest = self.courtesy.rest_after(begun.elapsed());
+                if !rest.is_zero() {
+                    tokio::time::sleep(rest).await;
+                }
+            }
             let rows = self.allowance.wait(CHUNK_ROWS).await;
+            self.begun = Some(Instant::now());
             if let ControlFlow::Break(chunk) = self.poll_step(rows)? {
                 return Ok(chunk);
             }
@@ -428,7 +443,9 @@ mod tests {
             inputs: vec![],
             parallelism: 1,
         });
-        Scan::open(&plan, schema, store.clone(), vnodes, progress, Epoch::ZERO, limit, order).await.unwrap()
+        Scan::open(&plan, schema, store.clone(), vnodes, progress, Epoch::ZERO, limit, order, Arc::default())
+            .await
+            .unwrap()
     }
 
     /// A barrier of a job that is being created. The keys that come out.

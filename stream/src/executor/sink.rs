@@ -6,7 +6,6 @@ use weir_common::Chunk;
 use weir_storage::StateTable;
 
 use crate::Result;
-use crate::error::StreamError;
 use crate::executor::Executor;
 use crate::message::Output;
 use crate::rate_limit::{Allowance, RateLimit};
@@ -25,7 +24,7 @@ impl Blackhole {
 
 impl Executor for Blackhole {
     async fn apply(&mut self, _port: usize, chunk: Chunk, out: &mut Output) -> Result<()> {
-        fail::fail_point!("stream::sink::apply", |_| Err(StreamError::Panicked("at a failpoint".into())));
+        fail::fail_point!("stream::sink::apply", |_| Err(crate::error::StreamError::Panicked("at a failpoint".into())));
         self.allowance.wait(1).await;
         self.allowance.spend(chunk.len());
         // Pushed to nowhere, so that the rows are counted like those of every other executor.

@@ -17,6 +17,7 @@ use weir_connector::{Source as Connector, SourceBatch, SplitReader};
 use weir_storage::{ScanRange, StateTable, Uncommitted};
 
 use crate::Result;
+use crate::courtesy::Courtesy;
 use crate::driver::{Backfill, Reader};
 use crate::job::JobStats;
 use crate::message::{Barrier, Output};
@@ -42,6 +43,7 @@ pub struct Source {
     output: SchemaRef,
     stats: Arc<JobStats>,
     allowance: Allowance,
+    courtesy: Arc<Courtesy>,
 }
 
 struct Split {
@@ -72,6 +74,7 @@ impl Source {
         uncommitted: Arc<Uncommitted>,
         stats: Arc<JobStats>,
         limit: RateLimit,
+        courtesy: Arc<Courtesy>,
     ) -> Result<Source> {
         let connector = weir_connector::open(&plan.options, plan.format.as_ref(), &plan.columns)?;
         let stored = offsets.scan(&[ScanRange::prefix(&Vnode(0).prefix())]).await?.rows;
@@ -96,6 +99,7 @@ impl Source {
             output,
             stats,
             allowance: Allowance::new(limit),
+            courtesy,
         })
     }
 
@@ -163,6 +167,7 @@ impl Reader for Source {
             match self.poll_splits(rows).await? {
                 Some(chunk) => {
                     self.allowance.spend(chunk.len());
+                    self.courtesy.rows_came();
                     // A batch of nothing but bad records has no rows, yet its offset counts.
                     return Ok(chunk);
                 }

@@ -213,9 +213,9 @@ impl Builder<'_> {
                 let (store, limit) = (self.engine.store.clone(), self.spec.limits.backfill.clone());
                 let schema = plan.schema.clone();
                 let frontier = self.spec.frontier;
+                let (order, courtesy) = (self.order.clone(), self.engine.courtesy.clone());
                 let reader =
-                    Scan::open(scan, schema, store, actor.vnodes, progress, frontier, limit, self.order.clone())
-                        .await?;
+                    Scan::open(scan, schema, store, actor.vnodes, progress, frontier, limit, order, courtesy).await?;
                 self.following &= reader.following();
                 self.spawn_reader(actor, plan, reader, out);
             }
@@ -223,13 +223,16 @@ impl Builder<'_> {
                 let offsets = self.table(&source.offsets, actor.vnodes);
                 let (stats, limit) = (self.spec.stats.clone(), self.spec.limits.source.clone());
                 let uncommitted = self.engine.store.uncommitted().clone();
-                let reader = Source::open(source, plan.schema.clone(), offsets, uncommitted, stats, limit).await?;
+                let courtesy = self.engine.courtesy.clone();
+                let reader =
+                    Source::open(source, plan.schema.clone(), offsets, uncommitted, stats, limit, courtesy).await?;
                 self.spawn_reader(actor, plan, reader, out);
             }
             Node::Dml(dml) => {
                 let (tx, rx) = mpsc::unbounded_channel();
                 self.dml = Some(tx);
-                let reader = Dml::new(rx, dml.row_id, self.table(&dml.row_ids, actor.vnodes));
+                let row_ids = self.table(&dml.row_ids, actor.vnodes);
+                let reader = Dml::new(rx, dml.row_id, row_ids, self.engine.courtesy.clone());
                 self.spawn_reader(actor, plan, reader, out);
             }
             Node::Values(values) => {

@@ -18,6 +18,7 @@ use weir_common::{Epoch, Generation, JobId};
 use weir_storage::{JobCommit, LogChunk, MemoryLimit, SealedTable, Store};
 
 use crate::Result;
+use crate::courtesy::Courtesy;
 use crate::driver::Backfill;
 use crate::error::StreamError;
 use crate::executor::dml::Statement;
@@ -32,6 +33,7 @@ pub use stats::{BadRecords, JobStats, TaskStats};
 pub struct Engine {
     pub store: Arc<Store>,
     pub memory: Arc<MemoryLimit>,
+    pub courtesy: Arc<Courtesy>,
 }
 
 /// What to start.
