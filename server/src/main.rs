@@ -95,7 +95,7 @@ async fn run(config: Config) -> Result<()> {
     let dir = DataDir::open(&config.data_dir)?;
     let limit = config.memory_limit.unwrap_or_else(memory::default_limit);
     let store = Store::open(&dir.store(), store_options(limit)).context("open the state store")?;
-    weir_frontend::batch::configure(limit / 10, Some(dir.spill()?)).context("set up batch queries")?;
+    weir_frontend::batch::configure(limit / 10, Some(dir.spill()?), limit / 2).context("set up batch queries")?;
     let engine = Engine { store, memory: Arc::new(MemoryLimit::new(limit / 5 * 2)), courtesy: Arc::default() };
     let options = MetaOptions {
         meta_store: config.meta_store.clone().unwrap_or_else(|| dir.meta_store_url()),

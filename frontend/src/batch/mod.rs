@@ -20,6 +20,7 @@ mod lookup;
 mod overlay;
 mod readers;
 mod relation;
+mod room;
 mod run;
 mod scan;
 mod zeros;
@@ -33,4 +34,5 @@ pub(crate) fn state_table(name: String, def: TableDef, point: ReadPoint) -> Arc<
     Arc::new(relation::RelationReader::of_state(name, def, point))
 }
 
+pub use room::WriteRoom;
 pub use run::{collect, config, configure, execute, physical_plan, state};

@@ -14,6 +14,7 @@ use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, execut
 use datafusion::prelude::SessionConfig;
 use futures::TryStreamExt;
 
+use super::room::{self, WriteRoom};
 use super::zeros;
 use crate::error::{Result, SqlError};
 
@@ -28,8 +29,10 @@ pub(super) const BATCH_ROWS: usize = 8192;
 
 static RUNTIME: OnceLock<Arc<RuntimeEnv>> = OnceLock::new();
 
-/// Sets the memory of all batch queries together and the folder they spill to. Only before the first query.
-pub fn configure(memory_bytes: usize, spill: Option<PathBuf>) -> Result<()> {
+/// Sets the memory of all batch queries together and the folder they spill to, and the memory that the rows of one statement
+/// may cost. Only before the first query.
+pub fn configure(memory_bytes: usize, spill: Option<PathBuf>, write_bytes: usize) -> Result<()> {
+    room::limit(write_bytes);
     let runtime = runtime(memory_bytes, spill)?;
     RUNTIME.set(runtime).map_err(|_| SqlError::internal("batch queries are configured before the first of them"))
 }
@@ -90,7 +93,13 @@ pub async fn execute(state: &SessionState, plan: &LogicalPlan) -> Result<Sendabl
     Ok(execute_stream(plan, state.task_ctx())?)
 }
 
-/// Runs a bound plan to its end.
+/// Runs a bound plan whose rows are to be written, to its end.
 pub async fn collect(state: &SessionState, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
-    Ok(execute(state, plan).await?.try_collect().await?)
+    let mut rows = execute(state, plan).await?;
+    let (mut batches, mut room) = (Vec::new(), WriteRoom::default());
+    while let Some(batch) = rows.try_next().await? {
+        room.add(&batch)?;
+        batches.push(batch);
+    }
+    Ok(batches)
 }

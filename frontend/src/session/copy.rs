@@ -19,7 +19,7 @@ use super::dml::{Locked, check_not_null, chunk_batch, nullable};
 use super::pending::WrittenTable;
 use super::query::output_columns;
 use super::{Moment, OutputColumn, Reply, Session, build};
-use crate::batch;
+use crate::batch::{self, WriteRoom};
 use crate::error::{Result, SqlError};
 use crate::pg::{CopyOptions, CopyTarget};
 use crate::statement::{Copied, Copy, Ident, Name};
@@ -62,7 +62,8 @@ impl Session {
         let columns = given.iter().map(output).collect();
         let computed = computed(&moment, &object, &given)?;
         let writer = self.writer();
-        let target = CopyRows { object, table, given, computed, chunks: vec![], lock, writer };
+        let target =
+            CopyRows { object, table, given, computed, chunks: vec![], room: WriteRoom::default(), lock, writer };
         Ok(Reply::CopyIn { columns, options, target: Box::new(target) })
     }
 }
@@ -124,6 +125,7 @@ struct CopyRows {
     given: Vec<usize>,
     computed: Vec<Computed>,
     chunks: Vec<Chunk>,
+    room: WriteRoom,
     lock: Option<DmlGuard>,
     writer: Writer,
 }
@@ -144,6 +146,7 @@ impl CopyRows {
             columns[*column] = expr.evaluate(&known)?.into_array(rows)?;
         }
         let batch = RecordBatch::try_new(nullable(schema), columns)?;
+        self.room.add(&batch)?;
         check_not_null(&self.object, &batch)?;
         self.chunks.push(Chunk::inserts(chunk_batch(schema, &batch)?));
         Ok(())
