@@ -126,6 +126,8 @@ impl Session {
         let def = relation.plan.as_ref().and_then(|plan| plan.relation.clone());
         let def = def.ok_or_else(|| SqlError::internal("the relation of a subscription has rows"))?;
         let bound = moment.plan(&ddl::select_all(&relation), &[])?;
+        // Read before the snapshot, which then has at least that much.
+        let reached = self.meta.frontier(relation.id).unwrap_or(Epoch::ZERO);
         moment.settle_for(&bound.relations, Reading::Latest).await?;
         let kept = subscription.retention.map_or(Epoch::ZERO, |retention| retention.kept_after(weir_meta::now_ms()));
         let mut rows = None;
@@ -136,10 +138,11 @@ impl Session {
             Since::After(unix_ms) => newest_at(unix_ms),
             Since::Full => {
                 rows = Some(batch::execute(&batch::state(moment.config.clone())?, &bound.plan).await?);
-                moment.snapshot()?.frontier(relation.id)?.unwrap_or(Epoch::ZERO)
+                // What was committed last may be long ago.
+                moment.snapshot()?.frontier(relation.id)?.unwrap_or(Epoch::ZERO).max(reached)
             }
         };
-        if after < kept {
+        if after < kept && matches!(since, Since::After(_)) {
             let message = format!("changes since epoch {after} are not kept by \"{}\"", subscription.name);
             let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
             return Err(error.with_hint(format!("The oldest epoch that it keeps is {kept}.")));
