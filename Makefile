@@ -29,6 +29,7 @@ bench: setup
 	python3 scripts/bench_rest.py $(CARGO_TARGET_DIR)/release/weir
 	python3 scripts/bench_jobs.py $(CARGO_TARGET_DIR)/release/weir
 	python3 scripts/bench.py $(CARGO_TARGET_DIR)/release/weir
+	WEIR_MEMORY_LIMIT=1G python3 scripts/bench.py $(CARGO_TARGET_DIR)/release/weir --events 10000000 --into sink --queries q4,q5,q7,q17
 
 fmt:
 	cargo fmt --all

@@ -64,6 +64,12 @@ impl Catalog {
         self.objects.insert(object.id, object);
     }
 
+    /// Puts entries in the place of those of the same ids, which may exchange names.
+    pub(crate) fn change(&mut self, changed: &[Arc<Object>]) {
+        changed.iter().for_each(|object| self.remove(object.id));
+        changed.iter().for_each(|object| self.insert(object.clone()));
+    }
+
     pub(crate) fn remove(&mut self, id: JobId) {
         if let Some(object) = self.objects.remove(&id) {
             self.names.remove(&(object.schema.clone(), object.name.clone()));

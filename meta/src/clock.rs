@@ -39,7 +39,7 @@ impl EpochClock {
                     () = requests.notified() => tokio::time::sleep_until(ticked + SPACING_MIN).await,
                 }
                 ticked = Instant::now();
-                let epoch = sender.borrow().next(unix_ms());
+                let epoch = sender.borrow().next(now_ms());
                 sender.send_replace(epoch);
                 on_tick(epoch);
             }
@@ -70,7 +70,8 @@ impl EpochClock {
     }
 }
 
-fn unix_ms() -> u64 {
+/// Milliseconds of Unix time.
+pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }
 

@@ -206,6 +206,11 @@ impl JobController {
         self.generation
     }
 
+    /// Whether it is about to stop, for a pause or a new plan.
+    pub fn is_halting(&self) -> bool {
+        self.halting.is_some()
+    }
+
     /// The newest committed epoch.
     pub fn frontier(&self) -> Epoch {
         self.frontier

@@ -296,7 +296,6 @@ pub fn spawn(
         lost: Vec::new(),
     });
     let limits = RateLimits::new(&object.options);
-    let paused = object.paused;
     let job = Arc::new(Job {
         id: object.id,
         object: Mutex::new(object),
@@ -322,8 +321,6 @@ pub fn spawn(
         injected: frontier,
         held: creation == Creation::Held,
         caught_up: false,
-        paused,
-        halting: false,
         state: state_sender,
     };
     tokio::spawn(shell.run(received));
@@ -354,9 +351,6 @@ struct Shell {
     /// Does not count as created yet, though it may have caught up.
     held: bool,
     caught_up: bool,
-    paused: bool,
-    /// Told to stop: rows of statements wait for the next start.
-    halting: bool,
     state: watch::Sender<JobState>,
 }
 
@@ -398,7 +392,8 @@ impl Shell {
             ShellEvent::Control(event) => Some(event),
             ShellEvent::Dml(statement) => {
                 match &self.running {
-                    Some(_) if self.halting => {
+                    // They wait for the next start.
+                    Some(_) if self.controller.is_halting() => {
                         self.waiting.push(statement);
                         return None;
                     }
@@ -420,7 +415,6 @@ impl Shell {
                 Some(Event::Rebuild)
             }
             ShellEvent::Pause => {
-                self.paused = true;
                 self.halt_in_time();
                 Some(Event::Pause)
             }
@@ -433,7 +427,6 @@ impl Shell {
                 Some(Event::Hold { held: reader.is_some() })
             }
             ShellEvent::Resume => {
-                self.paused = false;
                 self.state.send_if_modified(|s| {
                     let halted = s.phase.is_halted();
                     if halted {
@@ -473,8 +466,7 @@ impl Shell {
     }
 
     /// Open epochs may hold up a pause or a new plan, but not for long.
-    fn halt_in_time(&mut self) {
-        self.halting = true;
+    fn halt_in_time(&self) {
         let patience = if self.around.inputs.is_empty() { ROOT_HALT_PATIENCE } else { HALT_PATIENCE };
         let generation = self.controller.generation();
         let events = self.job.events.clone();
@@ -556,7 +548,7 @@ impl Shell {
             Action::StayDown => {
                 self.lose();
                 self.waiting.clear();
-                let phase = if self.paused { Phase::Paused } else { Phase::Stopped };
+                let phase = if self.job.object().paused { Phase::Paused } else { Phase::Stopped };
                 self.state.send_modify(|s| {
                     s.phase = phase;
                     s.next_attempt = None;
@@ -595,7 +587,6 @@ impl Shell {
     }
 
     async fn start(&mut self, generation: Generation) {
-        self.halting = false;
         self.lose();
         self.state.send_modify(|s| (s.next_attempt, s.backfilling_since) = (None, None));
         let spec = JobSpec {

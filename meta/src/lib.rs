@@ -24,6 +24,7 @@ mod replace;
 mod wait;
 
 pub use catalog::Catalog;
+pub use clock::now_ms;
 pub use error::{MetaError, Result};
 pub use job::{JobState, JobStatus, Phase};
-pub use meta::{DmlGuard, Meta, MetaOptions, actors, now_ms};
+pub use meta::{DmlGuard, Meta, MetaOptions, actors};

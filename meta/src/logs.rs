@@ -16,9 +16,10 @@ use weir_common::catalog::{Object, Retention};
 use weir_common::{Epoch, JobId, TableId};
 use weir_storage::{StorageError, Store};
 
+use crate::clock::now_ms;
 use crate::error::{MetaError, Result};
 use crate::job::Job;
-use crate::meta::{Meta, Shared, now_ms};
+use crate::meta::{Meta, Shared};
 
 /// How often logs are looked after.
 const INTERVAL: Duration = Duration::from_secs(1);

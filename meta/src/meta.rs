@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot};
 use weir_common::catalog::{Object, ObjectKind};
@@ -78,11 +78,6 @@ impl Shared {
 /// What is behind these locks is valid at any moment, also when a holder panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Milliseconds of Unix time.
-pub fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }
 
 /// Actors of each fragment of a job, if it is to have this many (`None`: one per core).
@@ -318,10 +313,7 @@ impl Meta {
         }
         let changed: Vec<Arc<Object>> = changes.into_iter().map(|(_, changed)| Arc::new(changed)).collect();
         self.store.update(&changed, &[]).await?;
-        self.shared.update_catalog(|c| {
-            changed.iter().for_each(|o| c.remove(o.id));
-            changed.iter().for_each(|o| c.insert(o.clone()));
-        });
+        self.shared.update_catalog(|c| c.change(&changed));
         for object in changed {
             let job = self.shared.jobs().get(&object.id).cloned();
             if let Some(job) = job {
@@ -431,7 +423,8 @@ impl Meta {
         if object.paused {
             return Err(MetaError::Paused { name: object.name.clone() });
         }
-        if let Some(reader) = job.now().held_by {
+        let held_by = job.state.borrow().held_by;
+        if let Some(reader) = held_by {
             let reader = self.catalog().get(reader).map_or_else(|| format!("job {reader}"), |o| o.full_name());
             return Err(MetaError::LogFull { name: object.name.clone(), reader });
         }

@@ -35,8 +35,7 @@ impl Meta {
         self.store.update(&changed, &[old.id]).await?;
         self.shared.update_catalog(|c| {
             c.remove(old.id);
-            changed.iter().for_each(|o| c.remove(o.id));
-            changed.iter().for_each(|o| c.insert(o.clone()));
+            c.change(&changed);
         });
         let (replaced, job) = {
             let mut jobs = self.shared.jobs();

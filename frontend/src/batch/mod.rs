@@ -29,10 +29,10 @@ pub(crate) use keys::relation_keys;
 pub use overlay::Overlay;
 pub(crate) use overlay::existing;
 pub use readers::{ReadPoint, StoreReaders};
+pub use room::WriteRoom;
+pub use run::{collect, config, configure, execute, physical_plan, state};
+
 /// The committed rows of a job's state table.
 pub(crate) fn state_table(name: String, def: TableDef, point: ReadPoint) -> Arc<dyn TableProvider> {
     Arc::new(relation::RelationReader::of_state(name, def, point))
 }
-
-pub use room::WriteRoom;
-pub use run::{collect, config, configure, execute, physical_plan, state};

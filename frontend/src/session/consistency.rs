@@ -10,10 +10,11 @@
 //! change first, as an overlay over the snapshot. A view keeps the log of what it reads until it has read it, so that a view and
 //! its inputs always align. Where there is no log, the query waits for those that are behind.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use arrow::array::AsArray;
 use arrow::datatypes::TimestampMicrosecondType;
@@ -49,25 +50,24 @@ pub(crate) type Past = BTreeMap<JobId, Arc<Overlay>>;
 
 impl Moment<'_> {
     /// What a query reads, and the query without the clauses that say so.
-    pub async fn reading(&self, query: &ast::Query) -> Result<(ast::Query, Reading)> {
-        let mut query = query.clone();
-        let mut versions = Versions { ctes: common_tables(&query), given: vec![], without: 0 };
-        let _ = VisitMut::visit(&mut query, &mut versions);
+    pub async fn reading<'q>(&self, query: &'q ast::Query) -> Result<(Cow<'q, ast::Query>, Reading)> {
+        let (stripped, versions) = without_versions(query);
         let Some((first, others)) = versions.given.split_first() else {
             let epoch = self.settings.get("query_epoch")?.parse().unwrap_or(0);
             let aligned = self.settings.get("query_consistency")? == "aligned";
-            return Ok(match (epoch, aligned) {
-                (0, false) => (query, Reading::Latest),
-                (0, true) => (query, Reading::Aligned),
-                (epoch, _) => (query, Reading::AsOf(Epoch(epoch))),
-            });
+            let reading = match (epoch, aligned) {
+                (0, false) => Reading::Latest,
+                (0, true) => Reading::Aligned,
+                (epoch, _) => Reading::AsOf(Epoch(epoch)),
+            };
+            return Ok((stripped, reading));
         };
         if versions.without > 0 || others.iter().any(|other| other != first) {
             let error = SqlError::unsupported("relations of one query as of different times");
             return Err(error.with_hint("Give every relation of the query the same FOR SYSTEM_TIME AS OF."));
         }
         let epoch = self.epoch_of(first).await?;
-        Ok((query, Reading::AsOf(epoch)))
+        Ok((stripped, Reading::AsOf(epoch)))
     }
 
     async fn epoch_of(&self, version: &TableVersion) -> Result<Epoch> {
@@ -134,7 +134,7 @@ impl Moment<'_> {
             Reading::AsOf(epoch) => epoch,
             Reading::Latest | Reading::Aligned => frontiers.iter().copied().min().unwrap_or(Epoch::ZERO),
         };
-        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
+        let now_ms = weir_meta::now_ms();
         let mut past = Past::new();
         for (((object, def), frontier), committed) in relations.iter().zip(&frontiers).zip(&committed) {
             if *frontier < common {
@@ -213,15 +213,20 @@ fn not_aligned(object: &Object, epoch: Epoch) -> SqlError {
         .with_hint("SET query_consistency = latest reads every relation as it is.")
 }
 
-/// The query as of no particular time.
-pub(super) fn without_versions(query: &ast::Query) -> ast::Query {
+/// The query as of no particular time, and what was said of time.
+pub(super) fn without_versions(query: &ast::Query) -> (Cow<'_, ast::Query>, Versions) {
+    if !has_versions(query) {
+        return (Cow::Borrowed(query), Versions::default());
+    }
+    let mut versions = Versions { ctes: common_tables(query), ..Versions::default() };
     let mut query = query.clone();
-    let _ = VisitMut::visit(&mut query, &mut Versions { ctes: HashSet::new(), given: vec![], without: 0 });
-    query
+    let _ = VisitMut::visit(&mut query, &mut versions);
+    (Cow::Owned(query), versions)
 }
 
 /// Takes the versions off the relations of a query.
-struct Versions {
+#[derive(Default)]
+pub(super) struct Versions {
     ctes: HashSet<String>,
     given: Vec<TableVersion>,
     /// Relations without one.
@@ -246,6 +251,14 @@ impl VisitorMut for Versions {
 
 /// What is kept, and what changes rows, has no versions.
 pub(super) fn refuse_versions(query: &ast::Query) -> Result<()> {
+    if !has_versions(query) {
+        return Ok(());
+    }
+    let error = SqlError::unsupported("FOR SYSTEM_TIME AS OF here");
+    Err(error.with_hint("It is for queries that are run once."))
+}
+
+fn has_versions(query: &ast::Query) -> bool {
     struct Find;
     impl Visitor for Find {
         type Break = ();
@@ -256,10 +269,5 @@ pub(super) fn refuse_versions(query: &ast::Query) -> Result<()> {
             }
         }
     }
-    match Visit::visit(query, &mut Find) {
-        ControlFlow::Break(()) => {
-            Err(SqlError::unsupported("FOR SYSTEM_TIME AS OF here").with_hint("It is for queries that are run once."))
-        }
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    Visit::visit(query, &mut Find).is_break()
 }

@@ -17,8 +17,7 @@ use super::dml::assign::{generated, stored_default, target};
 use super::dml::writer::Writer;
 use super::dml::{Locked, check_not_null, chunk_batch, nullable};
 use super::pending::WrittenTable;
-use super::query::output_columns;
-use super::{Moment, OutputColumn, Reply, Session, build};
+use super::{Moment, OutputColumn, Params, Reply, Session, build};
 use crate::batch::{self, WriteRoom};
 use crate::error::{Result, SqlError};
 use crate::pg::{CopyOptions, CopyTarget};
@@ -40,12 +39,7 @@ impl Session {
     }
 
     async fn copy_out(&self, moment: Moment<'_>, query: &ast::Query, options: CopyOptions) -> Result<Reply> {
-        let (query, reading) = moment.reading(query).await?;
-        let bound = moment.plan(&query, &[])?;
-        let columns = output_columns(&bound);
-        moment.settle_for(&bound.relations, reading).await?;
-        let state = batch::state(moment.config.clone())?;
-        let batches = batch::execute(&state, &bound.plan).await?;
+        let (columns, batches) = moment.rows(query, Params::NONE).await?;
         Ok(Reply::CopyOut { columns, batches, options })
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::physical_plan::SendableRecordBatchStream;
 use futures::StreamExt;
 use tokio::time::Instant;
@@ -18,8 +18,7 @@ use weir_common::{Chunk, Epoch, JobId, TableDef};
 use weir_meta::Meta;
 use weir_storage::{LogReader, StorageError};
 
-use super::consistency::{EPOCHS_FROM, Reading, newest_at};
-use super::moment::with_values;
+use super::consistency::{EPOCHS_FROM, newest_at};
 use super::query::output_columns;
 use super::settings::parse_milliseconds;
 use super::{OutputColumn, Params, Reply, Session, TransactionStatus, ddl};
@@ -98,13 +97,7 @@ impl Session {
                     let message = "DECLARE CURSOR can only be used in transaction blocks";
                     return Err(SqlError::new(SqlState("25P01"), message).with_hint("Or say WITH HOLD."));
                 }
-                let moment = self.moment()?;
-                let (query, reading) = moment.reading(query).await?;
-                let bound = moment.plan(&query, params.declared)?;
-                let columns = output_columns(&bound);
-                let plan = with_values(bound.plan, params)?;
-                moment.settle_for(&bound.relations, reading).await?;
-                let rows = batch::execute(&batch::state(moment.config.clone())?, &plan).await?;
+                let (columns, rows) = self.moment()?.rows(query, params).await?;
                 (Open::new(columns, None, *hold, Source::Query(rows)), "DECLARE CURSOR")
             }
             Declared::Subscription { subscription, since } => {
@@ -128,7 +121,7 @@ impl Session {
         let bound = moment.plan(&ddl::select_all(&relation), &[])?;
         // Read before the snapshot, which then has at least that much.
         let reached = self.meta.frontier(relation.id).unwrap_or(Epoch::ZERO);
-        moment.settle_for(&bound.relations, Reading::Latest).await?;
+        moment.settle(&bound.relations).await?;
         let kept = subscription.retention.map_or(Epoch::ZERO, |retention| retention.kept_after(weir_meta::now_ms()));
         let mut rows = None;
         let after = match since {
@@ -322,11 +315,6 @@ impl Changes {
         let times: Int64Array = ops.iter().map(|_| unix_ms).collect();
         columns.push(Arc::new(StringArray::from(ops)));
         columns.push(Arc::new(times));
-        for (column, field) in columns.iter_mut().zip(self.schema.fields()) {
-            if column.data_type() != field.data_type() && *field.data_type() == DataType::Utf8 {
-                *column = arrow::compute::cast(column, field.data_type())?;
-            }
-        }
         Ok(RecordBatch::try_new(self.schema.clone(), columns)?)
     }
 }

@@ -139,7 +139,10 @@ impl Moment<'_> {
             true => self.last_write_into(object, &written),
             false => Epoch::ZERO,
         };
-        let newest = with_rows().map(|o| own_writes(o)).max().unwrap_or(Epoch::ZERO);
+        let newest = match reading {
+            Reading::Aligned => with_rows().map(|o| own_writes(o)).max().unwrap_or(Epoch::ZERO),
+            Reading::Latest | Reading::AsOf(_) => Epoch::ZERO,
+        };
         let wait = async {
             for object in with_rows() {
                 let epoch = match reading {

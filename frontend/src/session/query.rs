@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast;
 use weir_common::types::SqlType;
 
 use super::consistency::without_versions;
 use super::moment::with_values;
 use super::origin;
-use super::{OutputColumn, Params, Reply, Session};
+use super::{Moment, OutputColumn, Params, Reply, Session};
 use crate::batch;
 use crate::error::{Result, SqlError};
 use crate::planner::Bound;
@@ -22,13 +23,7 @@ impl Session {
             return Reply::text(&["pg_sleep"], vec![vec![Some(String::new())]], "SELECT");
         }
         let moment = self.moment()?;
-        let (query, reading) = moment.reading(query).await?;
-        let bound = moment.plan(&query, params.declared)?;
-        let columns = output_columns(&bound);
-        let plan = with_values(bound.plan, params)?;
-        moment.settle_for(&bound.relations, reading).await?;
-        let state = batch::state(moment.config.clone())?;
-        let batches = batch::execute(&state, &plan).await?;
+        let (columns, batches) = moment.rows(query, params).await?;
         Ok(Reply::Rows { columns, batches, tag: "SELECT", notices: vec![] })
     }
 
@@ -41,9 +36,26 @@ impl Session {
         if pause(query).is_some() {
             return Ok((vec![], Some(vec![OutputColumn::new("pg_sleep", SqlType::Varchar)])));
         }
-        let bound = self.moment()?.plan(&without_versions(query), declared)?;
+        let bound = self.moment()?.plan(&without_versions(query).0, declared)?;
         let columns = output_columns(&bound);
         Ok((bound.params, Some(columns)))
+    }
+}
+
+impl Moment<'_> {
+    /// Runs a query, at the epoch that it or the session says. The moment's snapshot is the query's from then on.
+    pub(super) async fn rows(
+        &self,
+        query: &ast::Query,
+        params: Params<'_>,
+    ) -> Result<(Vec<OutputColumn>, SendableRecordBatchStream)> {
+        let (query, reading) = self.reading(query).await?;
+        let bound = self.plan(&query, params.declared)?;
+        let columns = output_columns(&bound);
+        let plan = with_values(bound.plan, params)?;
+        self.settle_for(&bound.relations, reading).await?;
+        let state = batch::state(self.config.clone())?;
+        Ok((columns, batch::execute(&state, &plan).await?))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `weir_catalog`: jobs and what they are made of.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use weir_common::catalog::ObjectKind;
 use weir_common::plan::{Distribution, JobPlan, Node, Output};
@@ -172,7 +172,7 @@ fn objects(source: &SystemRelations<'_>) -> Rows {
 }
 
 fn jobs(source: &SystemRelations<'_>) -> Rows {
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
+    let now_ms = weir_meta::now_ms();
     let row = |job: &JobStatus| {
         let (object, state) = (&job.object, &job.state);
         let started = state.frontier > Epoch::ZERO;

@@ -102,8 +102,8 @@ pub fn progress_table(id: TableId) -> TableDef {
 }
 
 impl Scan {
-    #[allow(clippy::too_many_arguments)]
     /// Continues where the progress table says. `frontier` is the frontier of the reading job.
+    #[allow(clippy::too_many_arguments)]
     pub async fn open(
         plan: &plan::Scan,
         output: SchemaRef,

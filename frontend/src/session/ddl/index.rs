@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::Expr;
 use weir_common::catalog::{Object, ObjectKind};
 use weir_common::key::{KeyOrder, SortColumn};
 
-use super::{New, Planned, exists, is_job_option, skipped, tag};
+use super::{New, Planned, check_options, exists, is_job_option, skipped, tag};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner;
 use crate::session::{Moment, Reply, Session};
@@ -29,10 +29,7 @@ impl Session {
         let new = New { schema: table.schema.clone(), name, kind: ObjectKind::Index, statement };
         let mut object = new.object(&self.user);
         object.depends_on = vec![table.id];
-        if let Some(unknown) = index.options.keys().find(|name| !is_job_option(ObjectKind::Index, name)) {
-            let message = format!("unrecognized parameter \"{unknown}\"");
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-        }
+        check_options(&index.options, |name| is_job_option(ObjectKind::Index, name))?;
         object.options = self.job_options(&moment, ObjectKind::Index, &index.options)?;
         object.parallelism = self.wanted_parallelism(&moment, ObjectKind::Index);
         let foreground = !moment.settings.is_on("background_ddl");

@@ -4,7 +4,6 @@
 //! job. DDL takes effect at once, also in a transaction block.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use datafusion::sql::sqlparser::ast;
 use weir_common::catalog::{Object, ObjectKind};
@@ -43,7 +42,6 @@ struct New<'a> {
 impl New<'_> {
     /// The object, without columns, plan and id.
     fn object(&self, owner: &str) -> Object {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Object {
             id: JobId(0),
             schema: self.schema.clone(),
@@ -63,7 +61,7 @@ impl New<'_> {
             replaces: None,
             retention: None,
             parallelism: None,
-            created_ms: now.map_or(0, |d| d.as_millis() as u64),
+            created_ms: weir_meta::now_ms(),
         }
     }
 }
@@ -206,6 +204,18 @@ fn is_job_option(kind: ObjectKind, name: &str) -> bool {
     rate_limits(kind).contains(&name)
         || has_log && name == LIMIT_OPTION
         || kind == ObjectKind::MaterializedView && name == backfill_order::OPTION
+}
+
+/// Refuses options that are not known.
+fn check_options(options: &BTreeMap<String, String>, is_known: impl Fn(&str) -> bool) -> Result<()> {
+    match options.keys().find(|name| !is_known(name)) {
+        Some(unknown) => Err(unrecognized(unknown)),
+        None => Ok(()),
+    }
+}
+
+fn unrecognized(option: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{option}\""))
 }
 
 /// A number of bytes: `1000`, `64 MB`, `1GB`.

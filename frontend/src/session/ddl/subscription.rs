@@ -4,7 +4,7 @@ use weir_common::JobId;
 use weir_common::catalog::ObjectKind;
 use weir_common::parse::parse_interval;
 
-use super::{exists, skipped, tag};
+use super::{check_options, exists, skipped, tag};
 use crate::error::{Result, SqlError, SqlState};
 use crate::session::show::with_article;
 use crate::session::{Reply, Session};
@@ -28,10 +28,7 @@ impl Session {
             let error = create.from.mark(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
             return Err(error.with_hint("A subscription is on a table or a materialized view."));
         }
-        if let Some(unknown) = create.options.keys().find(|name| *name != "retention") {
-            let message = format!("unrecognized parameter \"{unknown}\"");
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-        }
+        check_options(&create.options, |name| name == "retention")?;
         let keep_ms = retention(create.options.get("retention").map(String::as_str))?;
         let mut object = new.object(&self.user);
         object.id = JobId(self.meta.allocate_ids(1).await?);

@@ -13,7 +13,7 @@ use weir_common::parse::parse_text;
 use weir_common::plan::Conflict;
 use weir_common::types::SqlType;
 
-use super::{Planned, rename, tag};
+use super::{Planned, rename, tag, unrecognized};
 use crate::batch;
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::{self, Bound, SourceSpec, TableSpec};
@@ -145,8 +145,7 @@ fn spec(moment: &Moment<'_>, table: &CreateTable) -> Result<TableSpec> {
     }
     let has_connector = table.options.contains_key("connector");
     if !has_connector && let Some(option) = table.options.keys().find(|k| !TABLE_OPTIONS.contains(&k.as_str())) {
-        let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{option}\""));
-        return Err(error.with_hint("A table with a connector needs the option \"connector\"."));
+        return Err(unrecognized(option).with_hint("A table with a connector needs the option \"connector\"."));
     }
     let conflict = match (table.conflict, primary_key.is_empty()) {
         (Some(_), true) => {

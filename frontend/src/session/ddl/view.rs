@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast;
 use weir_common::catalog::{ColumnDef, Object, ObjectKind};
 
 use super::drop::Dropped;
-use super::{New, backfill_order, dependencies, is_job_option, names, rename, tag};
+use super::{New, backfill_order, check_options, dependencies, is_job_option, names, rename, tag};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::{self, Bound};
 use crate::session::show::with_article;
@@ -31,10 +31,7 @@ impl Session {
         }
         let mut object = new.object(&self.user);
         object.depends_on = dependencies(&bound);
-        if let Some(unknown) = view.options.keys().find(|name| !view.materialized || !is_job_option(kind, name)) {
-            let message = format!("unrecognized parameter \"{unknown}\"");
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-        }
+        check_options(&view.options, |name| is_job_option(kind, name))?;
         if view.materialized {
             object.options = self.job_options(&moment, kind, &view.options)?;
             object.parallelism = self.wanted_parallelism(&moment, kind);
