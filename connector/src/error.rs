@@ -45,6 +45,16 @@ pub enum ConnectorError {
     Read { path: PathBuf, source: io::Error },
     #[error("build columns: {0}")]
     Arrow(#[from] ArrowError),
+    #[error("the sink was taken over by generation {newer}; this is generation {ours}")]
+    Fenced { ours: u64, newer: u64 },
+    #[error("{what} is gone")]
+    Gone { what: String },
+    #[error("the destination does not fit: {reason}")]
+    Mismatch { reason: String },
+    #[error("{what}: {reason}")]
+    Unavailable { what: String, reason: String },
+    #[error("{what} refused: {reason}")]
+    Refused { what: String, reason: String },
 }
 
 impl ConnectorError {
@@ -63,7 +73,11 @@ impl ConnectorError {
             | ConnectorError::ColumnsUnknown { .. }
             | ConnectorError::ColumnsDiffer { .. }
             | ConnectorError::UnsupportedType { .. } => Remedy::Reject,
-            ConnectorError::Read { .. } | ConnectorError::Arrow(_) => Remedy::Retry,
+            ConnectorError::Mismatch { .. } | ConnectorError::Gone { .. } | ConnectorError::Fenced { .. } => Remedy::Stop,
+            ConnectorError::Read { .. }
+            | ConnectorError::Arrow(_)
+            | ConnectorError::Unavailable { .. }
+            | ConnectorError::Refused { .. } => Remedy::Retry,
             ConnectorError::UnknownSplit { .. } | ConnectorError::InvalidOffset { .. } => Remedy::Stop,
         }
     }

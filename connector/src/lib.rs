@@ -1,4 +1,4 @@
-//! Where rows enter from the outside world.
+//! Where rows enter from the outside world, and where they leave to it ([`Sink`]).
 //!
 //! A [`Source`] is divided into *splits*: a file, a partition, a share of a generator. A [`SplitReader`] gives the rows
 //! of one split in batches, each with the offset after it. The engine keeps that offset in the same commit as the
@@ -21,8 +21,10 @@ mod error;
 pub mod files;
 pub mod nexmark;
 mod options;
+mod sink;
 mod source;
 
 pub use connect::{open, reads_by_position, validate};
 pub use error::{ConnectorError, Result};
+pub use sink::{Commit, Committer, Protocol, Sink, SinkSpec, SinkWriter, Stamp};
 pub use source::{BadRecord, Source, SourceBatch, SplitId, SplitReader};
