@@ -73,7 +73,9 @@ impl ConnectorError {
             | ConnectorError::ColumnsUnknown { .. }
             | ConnectorError::ColumnsDiffer { .. }
             | ConnectorError::UnsupportedType { .. } => Remedy::Reject,
-            ConnectorError::Mismatch { .. } | ConnectorError::Gone { .. } | ConnectorError::Fenced { .. } => Remedy::Stop,
+            ConnectorError::Mismatch { .. } | ConnectorError::Gone { .. } | ConnectorError::Fenced { .. } => {
+                Remedy::Stop
+            }
             ConnectorError::Read { .. }
             | ConnectorError::Arrow(_)
             | ConnectorError::Unavailable { .. }

@@ -2,9 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tokio_postgres::{Client, SimpleQueryMessage};
+
+/// How long a condition is waited for; much longer than it takes.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The rows as text, each with its count.
 pub async fn rows(client: &Client, sql: &str) -> Result<BTreeMap<String, usize>> {
@@ -16,6 +20,19 @@ pub async fn rows(client: &Client, sql: &str) -> Result<BTreeMap<String, usize>>
         }
     }
     Ok(rows)
+}
+
+/// Waits until a query gives this row.
+pub async fn wait_for(client: &Client, sql: &str, row: &str) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let found = rows(client, sql).await.context(sql.to_owned())?;
+        if found.contains_key(row) {
+            return Ok(());
+        }
+        ensure!(begun.elapsed() < WAIT_MAX, "{sql}: {found:?}, not {row}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// A line for each row that is not there as often as it should be.

@@ -1,11 +1,9 @@
 //! One job fails in a loop, is slow or stands still; the others go on as if it were not there.
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result, ensure};
 use tokio_postgres::Client;
 use weir_e2e::Server;
-use weir_e2e::rows::rows;
+use weir_e2e::rows::{rows, wait_for};
 
 const PREPARATION: [&str; 5] = [
     "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
@@ -14,20 +12,6 @@ const PREPARATION: [&str; 5] = [
     "CREATE MATERIALIZED VIEW tops AS SELECT max(s) AS top FROM sums",
     "CREATE MATERIALIZED VIEW apart AS SELECT count(*) AS c FROM other",
 ];
-const LIMIT: Duration = Duration::from_secs(20);
-
-/// Waits until a query gives this row.
-async fn wait_for(client: &Client, sql: &str, row: &str) -> Result<()> {
-    let begun = Instant::now();
-    loop {
-        let found = rows(client, sql).await.context(sql.to_owned())?;
-        if found.contains_key(row) {
-            return Ok(());
-        }
-        ensure!(begun.elapsed() < LIMIT, "{sql}: {found:?}, not {row}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
 
 async fn one(client: &Client, sql: &str) -> Result<String> {
     let found = rows(client, sql).await.context(sql.to_owned())?;

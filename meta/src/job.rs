@@ -319,6 +319,7 @@ pub fn spawn(
         committing: false,
         settling: Vec::new(),
         injected: frontier,
+        stepping: false,
         held: creation == Creation::Held,
         caught_up: false,
         state: state_sender,
@@ -348,6 +349,8 @@ struct Shell {
     settling: Vec<oneshot::Sender<()>>,
     /// The newest epoch that was injected.
     injected: Epoch,
+    /// Inputs have committed more than the controller knows.
+    stepping: bool,
     /// Does not count as created yet, though it may have caught up.
     held: bool,
     caught_up: bool,
@@ -389,6 +392,7 @@ impl Shell {
     /// What an event means to the controller; rows and errors stay here.
     async fn translate(&mut self, event: ShellEvent) -> Option<Event> {
         match event {
+            ShellEvent::Control(Event::Input { job, frontier, changed }) => Some(self.input(job, frontier, changed)),
             ShellEvent::Control(event) => Some(event),
             ShellEvent::Dml(statement) => {
                 match &self.running {
@@ -465,6 +469,28 @@ impl Shell {
         }
     }
 
+    /// What an input has committed, as far as the job takes it in one step: what a job has missed while it stood still may
+    /// be more than fits into an epoch.
+    fn input(&mut self, job: JobId, frontier: Epoch, changed: Epoch) -> Event {
+        let store = &self.around.engine.store;
+        let input = self.around.inputs.iter().find(|input| input.id == job);
+        let table = input.and_then(|input| Some(input.object().plan.as_ref()?.relation.as_ref()?.id));
+        let step =
+            table.and_then(|table| store.log_step(table, self.injected, (store.uncommitted().limit() / 2) as u64));
+        self.stepping |= step.is_some();
+        Event::Input { job, frontier: step.map_or(frontier, |step| step.min(frontier)), changed }
+    }
+
+    /// After a step that was not all there is: the next one.
+    fn step_on(&mut self) {
+        if std::mem::take(&mut self.stepping) {
+            for input in &self.around.inputs {
+                let state = input.now();
+                self.job.send(Event::Input { job: input.id, frontier: state.frontier, changed: state.changed });
+            }
+        }
+    }
+
     /// Open epochs may hold up a pause or a new plan, but not for long.
     fn halt_in_time(&self) {
         let patience = if self.around.inputs.is_empty() { ROOT_HALT_PATIENCE } else { HALT_PATIENCE };
@@ -520,6 +546,7 @@ impl Shell {
             Action::Start { generation } => self.start(generation).await,
             Action::Inject { epoch, aligned } => {
                 self.injected = epoch;
+                self.step_on();
                 if let Some(running) = &self.running {
                     running.inject(Barrier { epoch, aligned });
                 }

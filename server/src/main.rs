@@ -134,6 +134,8 @@ fn store_options(limit: usize) -> StoreOptions {
         block_cache_bytes: limit / 5,
         tail_bytes: limit / 10,
         uncommitted_bytes: UNCOMMITTED_MAX.min(limit / 8),
+        // It is there three times when it is committed: as what is written, as the batch of the store, and as its log.
+        epoch_bytes: limit / 6,
         sync: true,
     }
 }

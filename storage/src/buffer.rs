@@ -310,6 +310,11 @@ impl Layers {
         buffer
     }
 
+    /// Bytes of the epoch that is not sealed yet.
+    pub fn pending_bytes(&self) -> usize {
+        self.pending.bytes()
+    }
+
     /// Bytes that all layers take in memory.
     pub fn bytes(&self) -> usize {
         self.pending.bytes() + self.sealed.iter().map(|(_, buffer)| buffer.bytes()).sum::<usize>()

@@ -125,6 +125,20 @@ impl LogIndex {
             .map(|f| f.0)
     }
 
+    /// The last epoch of those after `after` that together have at most so many bytes, or the first one; `None`: all have.
+    pub fn step(&self, table: TableId, after: Epoch, bytes_max: u64) -> Option<Epoch> {
+        let after = (std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded);
+        let (mut bytes, mut last) = (0, None);
+        for (epoch, entry) in self.tables.get(&table)?.epochs.range(after) {
+            bytes += entry.bytes;
+            if bytes > bytes_max && last.is_some() {
+                return last;
+            }
+            last = Some(*epoch);
+        }
+        None
+    }
+
     pub fn stats(&self, table: TableId) -> LogStats {
         let Some(log) = self.tables.get(&table) else { return LogStats::default() };
         LogStats {
@@ -211,4 +225,21 @@ fn decode_chunk(table: TableId, epoch: Epoch, bytes: &[u8]) -> Result<LogChunk, 
     let vnodes = batch.column(columns + 1).as_primitive_opt::<UInt8Type>().ok_or_else(damaged)?.values().to_vec();
     let rows = batch.project(&(0..columns).collect::<Vec<_>>())?;
     Ok(LogChunk { table, epoch, chunk: Chunk::new(rows, signs), vnodes: vnodes.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_as_many_epochs_as_have_room_and_at_least_one() {
+        let (table, mut index) = (TableId(1), LogIndex::default());
+        for (epoch, bytes) in [(1, 10), (2, 10), (3, 100), (4, 10)] {
+            index.insert(table, Epoch(epoch), EpochEntry { parts: 1, rows: 1, bytes });
+        }
+        let step = |after, bytes| index.step(table, Epoch(after), bytes).map(|epoch| epoch.0);
+        assert_eq!((step(0, 20), step(0, 25), step(1, 5)), (Some(2), Some(2), Some(2)));
+        assert_eq!((step(2, 50), step(3, 5), step(0, 130)), (Some(3), None, None));
+        assert_eq!(index.step(TableId(2), Epoch(0), 1), None);
+    }
 }

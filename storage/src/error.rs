@@ -31,6 +31,8 @@ pub enum StorageError {
     Commit { job: JobId, epoch: Epoch, source: rocksdb::Error },
     #[error("job {job} can't commit epoch {epoch}: it is at {frontier} already, another start of it has taken over")]
     Fenced { job: JobId, epoch: Epoch, frontier: Epoch },
+    #[error("one epoch writes more than {} MB to state table {table}, which do not fit into memory", bytes_max >> 20)]
+    EpochTooLarge { table: TableId, bytes_max: usize },
     #[error("read the change log of table {table}")]
     ReadLog { table: TableId, source: rocksdb::Error },
     #[error("encode or decode a chunk of the change log of table {table}: {source}")]
@@ -62,6 +64,8 @@ impl StorageError {
                 rocksdb::ErrorKind::Corruption => Remedy::Stop,
                 _ => Remedy::Retry,
             },
+            // With more memory after a restart it may fit; what went in is not lost.
+            StorageError::EpochTooLarge { .. } => Remedy::Retry,
             StorageError::Codec { source: CodecError::UnsupportedType(_), .. } => Remedy::Reject,
             StorageError::CorruptProgress { .. }
             | StorageError::Codec { .. }

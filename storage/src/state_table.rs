@@ -210,13 +210,18 @@ impl StateTable {
 
     /// Applies changes in order: an insert puts the row under its key, a delete removes what is under its key.
     ///
-    /// Panics when columns are not those of the table, or a vnode is not owned.
+    /// Fails when the epoch has written more than may be. Panics when columns are not those of the table, or a vnode is
+    /// not owned.
     pub fn write(&mut self, changes: &Chunk) -> Result<(), StorageError> {
         let (keys, values) = self.codec.encode(changes.batch())?;
         keys.iter().for_each(|key| self.check_owned(key));
         let rows = |signs: &[i8]| Deleted::Rows(signs.iter().map(|sign| *sign < 0).collect());
         let deleted = changes.signs().map_or(Deleted::None, rows);
         self.write_encoded(keys, values, deleted);
+        let bytes_max = self.store.epoch_bytes_max;
+        if self.layers.pending_bytes() > bytes_max {
+            return Err(StorageError::EpochTooLarge { table: self.def().id, bytes_max });
+        }
         Ok(())
     }
 

@@ -33,13 +33,21 @@ pub struct StoreOptions {
     pub tail_bytes: usize,
     /// Memory for what is written and not committed yet; see [`Uncommitted`].
     pub uncommitted_bytes: usize,
+    /// What an actor may write to one table in one epoch; an epoch that needs more fails.
+    pub epoch_bytes: usize,
     /// Whether a commit is on disk when it returns. Without, a crash of the machine (not of the process) may lose it.
     pub sync: bool,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { block_cache_bytes: 256 << 20, tail_bytes: 128 << 20, uncommitted_bytes: 128 << 20, sync: true }
+        StoreOptions {
+            block_cache_bytes: 256 << 20,
+            tail_bytes: 128 << 20,
+            uncommitted_bytes: 128 << 20,
+            epoch_bytes: 1 << 30,
+            sync: true,
+        }
     }
 }
 
@@ -86,6 +94,7 @@ pub struct JobCommit {
 pub struct Store {
     pub(crate) db: DB,
     sync: bool,
+    pub(crate) epoch_bytes_max: usize,
     jobs: Mutex<HashMap<JobId, Arc<JobFrontier>>>,
     logs: Mutex<Logs>,
     uncommitted: Arc<Uncommitted>,
@@ -132,6 +141,7 @@ impl Store {
         Ok(Arc::new(Store {
             db,
             sync: options.sync,
+            epoch_bytes_max: options.epoch_bytes,
             jobs: Mutex::new(jobs),
             logs: Mutex::new(Logs { index, tail: Tail::new(options.tail_bytes, opened_at) }),
             uncommitted: Arc::new(Uncommitted::new(options.uncommitted_bytes)),
@@ -278,6 +288,12 @@ impl Store {
     /// The epoch up to which the log of a table would have to be dropped to have at most so many bytes; `None`: it has.
     pub fn log_excess(&self, table: TableId, bytes_max: u64) -> Option<Epoch> {
         locked(&self.logs).index.excess(table, bytes_max)
+    }
+
+    /// The last epoch up to which the log of a table after `after` has at most so many bytes, or is one epoch; `None`: all
+    /// of it has.
+    pub fn log_step(&self, table: TableId, after: Epoch, bytes_max: u64) -> Option<Epoch> {
+        locked(&self.logs).index.step(table, after, bytes_max)
     }
 
     /// What the change log of a table holds.

@@ -21,7 +21,13 @@ use crate::{JobCommit, LogChunk, StateTable, Store, StoreOptions};
 type Row = (i64, i64, Option<String>);
 
 fn options() -> StoreOptions {
-    StoreOptions { block_cache_bytes: 8 << 20, tail_bytes: 1 << 20, uncommitted_bytes: 8 << 20, sync: false }
+    StoreOptions {
+        block_cache_bytes: 8 << 20,
+        tail_bytes: 1 << 20,
+        uncommitted_bytes: 8 << 20,
+        epoch_bytes: 64 << 20,
+        sync: false,
+    }
 }
 
 fn open(path: &Path) -> Arc<Store> {

@@ -34,6 +34,11 @@ impl Uncommitted {
         let _ = self.ask.set(Box::new(ask));
     }
 
+    /// Bytes that may be uncommitted before those who bring rows have to wait.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Bytes that are not committed.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)

@@ -1,7 +1,7 @@
 //! Backfills step back while others are at work.
 //!
 //! A backfill takes all the time that it can get, statements and sources only what they need. So a reader that backfills rests
-//! for twice as long as its last step took, while a statement or source has brought rows within the last moments; with nobody
+//! for four times as long as its last step took, while a statement or source has brought rows within the last moments; with nobody
 //! else at work it does not rest.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// How long somebody counts as being at work.
 const MOMENTS: Duration = Duration::from_millis(50);
 /// Rest, as a multiple of the work before it.
-const REST: u32 = 2;
+const REST: u32 = 4;
 /// The longest rest; a step that took longer was held up by others.
 const REST_MAX: Duration = Duration::from_millis(50);
 
@@ -53,7 +53,7 @@ mod tests {
         let step = Duration::from_millis(3);
         assert_eq!(courtesy.rest_after(step), Duration::ZERO);
         courtesy.rows_came();
-        assert_eq!(courtesy.rest_after(step), Duration::from_millis(6));
+        assert_eq!(courtesy.rest_after(step), Duration::from_millis(12));
         assert_eq!(courtesy.rest_after(Duration::from_secs(9)), REST_MAX);
     }
 }

@@ -12,6 +12,9 @@ use crate::error::{Result, SqlError, SqlState};
 /// What a row costs on its way into the store beside its values, measured with narrow rows.
 const ROW_BYTES: usize = 400;
 
+/// How often values are there when they are committed: as rows, as what is written, in the batch of the store, in the log.
+const COPIES: usize = 4;
+
 static BYTES_MAX: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Sets the memory that one statement's rows may cost.
@@ -29,7 +32,7 @@ impl WriteRoom {
     /// Counts rows in, and refuses those that are too many.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let values: usize = batch.columns().iter().filter_map(|c| c.to_data().get_slice_memory_size().ok()).sum();
-        self.bytes += values + batch.num_rows() * ROW_BYTES;
+        self.bytes += COPIES * values + batch.num_rows() * ROW_BYTES;
         let limit = BYTES_MAX.load(Ordering::Relaxed);
         if self.bytes <= limit {
             return Ok(());
@@ -58,6 +61,6 @@ mod tests {
         for at in 0..10 {
             room.add(&batch.slice(at * 100, 100)).unwrap();
         }
-        assert_eq!(room.bytes, 1000 * (8 + ROW_BYTES));
+        assert_eq!(room.bytes, 1000 * (COPIES * 8 + ROW_BYTES));
     }
 }

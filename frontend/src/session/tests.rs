@@ -21,8 +21,13 @@ struct Database {
 impl Database {
     async fn open() -> Database {
         let folder = tempfile::tempdir().unwrap();
-        let options =
-            StoreOptions { block_cache_bytes: 8 << 20, tail_bytes: 8 << 20, uncommitted_bytes: 8 << 20, sync: false };
+        let options = StoreOptions {
+            block_cache_bytes: 8 << 20,
+            tail_bytes: 8 << 20,
+            uncommitted_bytes: 8 << 20,
+            epoch_bytes: 64 << 20,
+            sync: false,
+        };
         let store = Store::open(&folder.path().join("store"), options).unwrap();
         let memory = Arc::new(MemoryLimit::new(256 << 20));
         let options = MetaOptions {

@@ -10,6 +10,7 @@ use weir_common::JobId;
 use weir_meta::DmlGuard;
 
 use super::pending::Pending;
+use crate::batch::WriteRoom;
 use crate::error::{SqlError, SqlState};
 use crate::statement::TransactionModes;
 
@@ -36,6 +37,7 @@ pub(super) struct Block {
     pub isolation: Option<String>,
     /// The writes, by table, with the locks that keep others from writing in between.
     pub writes: BTreeMap<JobId, Write>,
+    pub room: WriteRoom,
 }
 
 /// The writes of a block on a table.

@@ -40,8 +40,13 @@ impl Bench {
     /// An empty store with a memory limit that nothing reaches.
     pub fn new() -> Bench {
         let dir = tempfile::tempdir().unwrap();
-        let options =
-            StoreOptions { block_cache_bytes: 8 << 20, tail_bytes: 1 << 20, uncommitted_bytes: 8 << 20, sync: false };
+        let options = StoreOptions {
+            block_cache_bytes: 8 << 20,
+            tail_bytes: 1 << 20,
+            uncommitted_bytes: 8 << 20,
+            epoch_bytes: 64 << 20,
+            sync: false,
+        };
         let store = Store::open(&dir.path().join("store"), options).unwrap();
         Bench {
             _dir: dir,

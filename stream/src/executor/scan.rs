@@ -471,8 +471,13 @@ mod tests {
     #[tokio::test]
     async fn vnodes_of_readers_with_different_offsets_come_together() {
         let dir = tempfile::tempdir().unwrap();
-        let options =
-            StoreOptions { block_cache_bytes: 8 << 20, tail_bytes: 1 << 20, uncommitted_bytes: 8 << 20, sync: false };
+        let options = StoreOptions {
+            block_cache_bytes: 8 << 20,
+            tail_bytes: 1 << 20,
+            uncommitted_bytes: 8 << 20,
+            epoch_bytes: 64 << 20,
+            sync: false,
+        };
         let store = Store::open(&dir.path().join("store"), options).unwrap();
         commit(&store, 1);
         let mut readers = Vec::new();

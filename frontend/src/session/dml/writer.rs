@@ -29,6 +29,7 @@ impl Writer {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             match (&mut state.transaction, lock) {
                 (Transaction::Active(block), lock) => {
+                    block.room.add(chunk.batch())?;
                     if let Some(lock) = lock {
                         block.writes.insert(table, Write { pending: Pending::new(written), lock });
                     }

@@ -366,7 +366,13 @@ fn setups() -> Vec<Setup> {
 }
 
 fn open_store(folder: &tempfile::TempDir) -> Arc<Store> {
-    let options = StoreOptions { block_cache_bytes: 1 << 20, tail_bytes: 0, uncommitted_bytes: 8 << 20, sync: false };
+    let options = StoreOptions {
+        block_cache_bytes: 1 << 20,
+        tail_bytes: 0,
+        uncommitted_bytes: 8 << 20,
+        epoch_bytes: 64 << 20,
+        sync: false,
+    };
     Store::open(&folder.path().join("store"), options).unwrap()
 }
 
