@@ -120,6 +120,9 @@ pub struct Object {
     /// When it is created it takes the place of this object, and its name.
     #[serde(default)]
     pub replaces: Option<JobId>,
+    /// The table that a sink delivers to.
+    #[serde(default)]
+    pub into: Option<JobId>,
     /// Of a subscription.
     #[serde(default)]
     pub retention: Option<Retention>,

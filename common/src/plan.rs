@@ -15,7 +15,7 @@ use crate::key::SortColumn;
 use crate::table::TableDef;
 
 /// Version of the persisted form of [`JobPlan`].
-pub const PLAN_VERSION: u32 = 2;
+pub const PLAN_VERSION: u32 = 3;
 
 /// The plan of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct JobPlan {
     pub version: u32,
     /// Fragment `i` has id `i`. The root is the last; a fragment comes after those it receives from.
     pub fragments: Vec<Fragment>,
-    /// The relation that the job materializes, `None` for a sink.
+    /// The relation that the job materializes, or keeps the change log of; `None` for a sink without a log.
     pub relation: Option<TableDef>,
     /// The jobs whose relations the job reads, each once.
     pub inputs: Vec<JobId>,
@@ -106,6 +106,7 @@ pub enum Node {
     /// Cut away by the fragmenter; never in a [`Fragment`].
     Exchange(Exchange),
     Materialize(Materialize),
+    Log(Log),
     Sink(Sink),
 }
 
@@ -119,6 +120,9 @@ pub struct Scan {
     pub columns: Vec<usize>,
     /// The relation never deletes or updates.
     pub append_only: bool,
+    /// What exists is left out: only changes are read.
+    #[serde(default)]
+    pub from_now: bool,
     /// The relations of the job that are read before this one.
     #[serde(default)]
     pub after: Vec<JobId>,
@@ -145,8 +149,9 @@ pub struct Source {
 pub struct Dml {
     /// The hidden column that gets a new row id where it is null, for tables without a primary key.
     pub row_id: Option<usize>,
-    /// The next row id: `id smallint | next bigint`, keyed by id, single vnode. Also there, though unused, with a key.
-    pub row_ids: TableDef,
+    /// `id bigint | value bigint`, keyed by id, single vnode: under 0 the next row id; under the id of a sink into the table the
+    /// epoch up to which its log is applied.
+    pub marks: TableDef,
 }
 
 /// Rows that are there from the start.
@@ -341,7 +346,18 @@ pub enum Conflict {
     DoNothing,
 }
 
-/// Hands the rows to the outside.
+/// Keeps the change log of its input and nothing else, for a sink's delivery.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Log {
+    pub input: Box<StreamPlan>,
+    /// Where the log is; there are no rows in it.
+    pub table: TableDef,
+    /// The rows of a key may come from several keys of the input, in any order within an epoch: what cancels out is left out,
+    /// and deletes go before inserts.
+    pub consolidate: bool,
+}
+
+/// Hands the rows to the outside within the job, without a log in between.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sink {
     pub input: Box<StreamPlan>,
@@ -373,6 +389,7 @@ impl Node {
             Node::Unnest(n) => vec![&n.input],
             Node::Exchange(n) => vec![&n.input],
             Node::Materialize(n) => vec![&n.input],
+            Node::Log(n) => vec![&n.input],
             Node::Sink(n) => vec![&n.input],
         }
     }
@@ -390,6 +407,7 @@ impl Node {
             Node::Unnest(n) => vec![&mut n.input],
             Node::Exchange(n) => vec![&mut n.input],
             Node::Materialize(n) => vec![&mut n.input],
+            Node::Log(n) => vec![&mut n.input],
             Node::Sink(n) => vec![&mut n.input],
         }
     }
@@ -399,7 +417,7 @@ impl Node {
         match self {
             Node::Scan(n) => vec![&n.progress],
             Node::Source(n) => vec![&n.offsets],
-            Node::Dml(n) => vec![&n.row_ids],
+            Node::Dml(n) => vec![&n.marks],
             Node::Values(n) => vec![&n.emitted],
             Node::Aggregate(n) => {
                 std::iter::once(&n.groups).chain(n.calls.iter().filter_map(|c| c.values.as_ref())).collect()
@@ -407,6 +425,7 @@ impl Node {
             Node::Join(n) => vec![&n.left_rows, &n.right_rows],
             Node::TopN(n) => vec![&n.rows],
             Node::Materialize(n) => vec![&n.table],
+            Node::Log(n) => vec![&n.table],
             Node::Receive(_)
             | Node::Project(_)
             | Node::Filter(_)
@@ -434,6 +453,7 @@ impl Node {
             Node::Unnest(_) => "Unnest",
             Node::Exchange(_) => "Exchange",
             Node::Materialize(_) => "Materialize",
+            Node::Log(_) => "Log",
             Node::Sink(_) => "Sink",
         }
     }

@@ -1,4 +1,4 @@
-//! From the options of a source to the source.
+//! From the options of a source or sink to the source or sink.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,8 @@ use arrow::datatypes::SchemaRef;
 use crate::error::{ConnectorError, Result, listed};
 use crate::files::FilesConfig;
 use crate::nexmark::NexmarkConfig;
+use crate::sink::{Sink, SinkSpec};
+use crate::sink_settings;
 use crate::source::Source;
 
 /// The connectors by the names that `connector = '…'` takes.
@@ -63,4 +65,17 @@ pub fn reads_by_position(options: &BTreeMap<String, String>, format: Option<&(St
         Connector::Nexmark(_) => false,
         Connector::Files(config) => config.reads_by_position(),
     })
+}
+
+/// The connectors of sinks by the names that `connector = '…'` takes, beside `blackhole`, which no delivery is needed for.
+const SINK_CONNECTORS: [&str; 0] = [];
+
+/// The destination that a sink's options describe: no input or output yet. Options that all sinks share are left out for it.
+pub fn open_sink(spec: &SinkSpec) -> Result<Box<dyn Sink>> {
+    let known = || listed(SINK_CONNECTORS);
+    let name = spec.options.get("connector").ok_or_else(|| ConnectorError::MissingConnector { known: known() })?;
+    let own = SinkSpec { options: sink_settings::of_destination(&spec.options), ..spec.clone() };
+    match name.trim().to_ascii_lowercase().as_str() {
+        _ => Err(ConnectorError::UnknownConnector { name: name.clone(), known: known() }),
+    }
 }

@@ -22,9 +22,11 @@ pub mod files;
 pub mod nexmark;
 mod options;
 mod sink;
+mod sink_settings;
 mod source;
 
-pub use connect::{open, reads_by_position, validate};
+pub use connect::{open, open_sink, reads_by_position, validate};
 pub use error::{ConnectorError, Result};
 pub use sink::{Commit, Committer, Protocol, Sink, SinkSpec, SinkWriter, Stamp};
+pub use sink_settings::{SINK_OPTIONS, SinkKind, SinkSettings};
 pub use source::{BadRecord, Source, SourceBatch, SplitId, SplitReader};

@@ -59,6 +59,7 @@ fn object(id: u32, name: &str, columns: Vec<ColumnDef>) -> Arc<Object> {
         plan: None,
         owner: String::new(),
         replaces: None,
+        into: None,
         retention: None,
         parallelism: None,
         paused: false,

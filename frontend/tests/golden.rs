@@ -202,6 +202,7 @@ impl Session {
             owner: "root".to_string(),
             paused: false,
             replaces: None,
+            into: None,
             retention: None,
             parallelism: None,
             created_ms: 0,

@@ -174,6 +174,10 @@ impl Job {
         allowance.spend(rows);
     }
 
+    pub(crate) fn limits(&self) -> &RateLimits {
+        &self.limits
+    }
+
     /// Sends an event to the job's controller.
     pub fn send(&self, event: Event) {
         // A task that is gone belongs to a job that was dropped.

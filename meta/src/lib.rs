@@ -10,11 +10,13 @@
 //! controller.rs   decides for one job: a pure machine
 //! logs.rs         keeps, truncates and limits change logs
 //! job.rs          carries out what the controller decides: one task per job
+//! delivery        what leaves a sink's log for a table or the outside
 //! ```
 
 pub mod catalog;
 pub mod clock;
 pub mod controller;
+pub mod delivery;
 pub mod error;
 pub mod job;
 pub mod logs;
@@ -25,6 +27,7 @@ mod wait;
 
 pub use catalog::Catalog;
 pub use clock::now_ms;
+pub use delivery::{DeliveryState, PendingCommit, SinkStatus};
 pub use error::{MetaError, Result};
 pub use job::{JobState, JobStatus, Phase};
 pub use meta::{DmlGuard, Meta, MetaOptions, actors};

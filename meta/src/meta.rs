@@ -8,12 +8,13 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot};
 use weir_common::catalog::{Object, ObjectKind};
 use weir_common::{Chunk, Epoch, JobId, TableId, VNODE_COUNT};
 use weir_storage::Store;
-use weir_stream::executor::dml::Statement;
+use weir_stream::executor::dml::{Mark, Statement};
 use weir_stream::job::Engine;
 
 use crate::catalog::Catalog;
 use crate::clock::EpochClock;
 use crate::controller::Event;
+use crate::delivery::{self, Delivery};
 use crate::error::{MetaError, Result};
 use crate::job::{self, Creation, Job, JobStatus, Phase, ShellEvent, Surroundings};
 use crate::logs;
@@ -58,6 +59,7 @@ impl Drop for Meta {
 pub(crate) struct Shared {
     jobs: Mutex<BTreeMap<JobId, Arc<Job>>>,
     catalog: Mutex<Arc<Catalog>>,
+    deliveries: Mutex<BTreeMap<JobId, Delivery>>,
 }
 
 impl Shared {
@@ -67,6 +69,10 @@ impl Shared {
 
     pub(crate) fn jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, Arc<Job>>> {
         lock(&self.jobs)
+    }
+
+    pub(crate) fn deliveries(&self) -> MutexGuard<'_, BTreeMap<JobId, Delivery>> {
+        lock(&self.deliveries)
     }
 
     pub(crate) fn update_catalog(&self, change: impl FnOnce(&mut Catalog)) {
@@ -118,6 +124,9 @@ impl Meta {
         let plans = || objects.iter().filter_map(|o| o.object.plan.as_ref());
         let tables: Vec<TableId> = plans().flat_map(|p| p.tables().into_iter().map(|t| t.id)).collect();
         engine.store.retain(&jobs, &tables)?;
+        for (sink, _) in store.sinks().await?.into_iter().filter(|(sink, _)| !jobs.contains(sink)) {
+            store.forget_sink(sink).await?;
+        }
 
         let recovered = engine.store.max_frontier()?;
         let clock = start_clock(&engine, &shared, options.barrier_interval)?;
@@ -153,6 +162,7 @@ impl Meta {
             if !job.object().paused {
                 job.send(Event::Start);
             }
+            meta.start_delivery(&job);
         }
         Ok(meta)
     }
@@ -191,6 +201,7 @@ impl Meta {
                     input.log_is_kept(input.now().frontier);
                 }
                 job.send(Event::Start);
+                self.start_delivery(job);
                 self.clock.request();
             }
             job
@@ -280,8 +291,19 @@ impl Meta {
             let now = input.now();
             job.send(Event::Input { job: input.id, frontier: now.frontier, changed: now.changed });
         }
+        if delivery::log_table(&job.object()).is_some() {
+            // All of it, until the delivery says how far it is.
+            job.keep_log(id, Epoch::ZERO);
+            job.log_is_kept(Epoch::ZERO);
+        }
         self.shared.jobs().insert(id, job.clone());
         Ok(Some(job))
+    }
+
+    fn start_delivery(self: &Arc<Self>, job: &Arc<Job>) {
+        if let Some(delivery) = delivery::start(self, job) {
+            self.shared.deliveries().insert(job.id, delivery);
+        }
     }
 
     pub(crate) fn inputs(&self, job: &Job) -> Vec<Arc<Job>> {
@@ -292,7 +314,7 @@ impl Meta {
 
     /// Changes catalog entries, all or none: names, schemas, owners, options, parallelism. Each comes with the entry that it
     /// was made from; [`MetaError::Changed`] when that is not what is there any more.
-    pub async fn alter(&self, changes: Vec<(Arc<Object>, Object)>) -> Result<()> {
+    pub async fn alter(self: &Arc<Self>, changes: Vec<(Arc<Object>, Object)>) -> Result<()> {
         let _ddl = self.ddl.lock().await;
         let catalog = self.catalog();
         let mut taken = BTreeSet::new();
@@ -317,14 +339,18 @@ impl Meta {
         for object in changed {
             let job = self.shared.jobs().get(&object.id).cloned();
             if let Some(job) = job {
+                let delivers_otherwise = delivery::other_options(&job.object(), &object);
                 job.alter(object);
+                if delivers_otherwise {
+                    self.restart_delivery(&job).await;
+                }
             }
         }
         Ok(())
     }
 
     /// Stops a job until it is resumed, also by the next process; or lets it run again, also one that failed for good.
-    pub async fn pause(&self, base: Arc<Object>, paused: bool) -> Result<()> {
+    pub async fn pause(self: &Arc<Self>, base: Arc<Object>, paused: bool) -> Result<()> {
         let id = base.id;
         let mut changed = base.as_ref().clone();
         changed.paused = paused;
@@ -333,6 +359,10 @@ impl Meta {
         let _ = job.events.send(if paused { ShellEvent::Pause } else { ShellEvent::Resume });
         let settled = |s: &job::JobState| s.phase.is_halted() == paused;
         let _ = job.state.clone().wait_for(settled).await;
+        let stopped = self.shared.deliveries().get(&id).is_some_and(|delivery| delivery.state.borrow().stopped);
+        if stopped && !paused {
+            self.restart_delivery(&job).await;
+        }
         Ok(())
     }
 
@@ -359,6 +389,7 @@ impl Meta {
                 of.for_each(|job| job.remove_reader(id));
             }
             let Some(job) = job else { continue };
+            self.end_delivery(&job.object()).await?;
             self.end(&job).await?;
         }
         Ok(())
@@ -433,18 +464,27 @@ impl Meta {
     }
 
     async fn write(&self, job: &Job, chunks: Vec<Chunk>) -> Result<Epoch> {
-        let table = job.id;
-        let (sender, receiver) = oneshot::channel();
-        let statement = Statement { chunks, epoch: sender };
-        job.events.send(ShellEvent::Dml(statement)).map_err(|_| MetaError::Dropped(table))?;
-        let epoch = receiver.await.map_err(|_| MetaError::WriteLost)?;
-        let mut state = job.state.clone();
-        let ended = |s: &job::JobState| s.frontier >= epoch || s.has_lost(epoch) || s.phase == Phase::Dropped;
-        let end = state.wait_for(ended).await.map_err(|_| MetaError::Dropped(table))?;
-        match end.frontier >= epoch && !end.has_lost(epoch) {
-            true => Ok(epoch),
-            false => Err(MetaError::WriteLost),
-        }
+        hand_over(job, chunks, None)?.await
+    }
+
+    /// The job of a table that takes rows.
+    pub(crate) fn table(&self, table: JobId) -> Result<Arc<Job>> {
+        let job = self.shared.jobs().get(&table).cloned();
+        job.filter(|job| job.object().kind == ObjectKind::Table).ok_or(MetaError::NotATable(table))
+    }
+
+    /// Hands part of a sink's log to a table. The future ends when it is durable.
+    pub(crate) async fn deliver(
+        &self,
+        table: &Job,
+        chunks: Vec<Chunk>,
+        mark: Mark,
+    ) -> Result<impl Future<Output = Result<Epoch>> + Send + use<>> {
+        // A pause of the table, or a full log, holds up what is delivered to it.
+        let takes_rows = |s: &job::JobState| s.created && s.held_by.is_none() && !s.phase.is_halted();
+        table.state.clone().wait_for(takes_rows).await.map_err(|_| MetaError::Dropped(table.id))?;
+        table.allow_dml(chunks.iter().map(Chunk::len).sum()).await;
+        hand_over(table, chunks, Some(mark))
     }
 
     /// Waits for its turn to write to a table.
@@ -471,6 +511,28 @@ impl Meta {
     pub(crate) fn all_jobs(&self) -> Vec<Arc<Job>> {
         self.shared.jobs().values().cloned().collect()
     }
+}
+
+/// Hands rows to a table's job. The future ends when they are durable.
+fn hand_over(
+    job: &Job,
+    chunks: Vec<Chunk>,
+    mark: Option<Mark>,
+) -> Result<impl Future<Output = Result<Epoch>> + Send + use<>> {
+    let table = job.id;
+    let (sender, receiver) = oneshot::channel();
+    let statement = Statement { chunks, mark, epoch: sender };
+    job.events.send(ShellEvent::Dml(statement)).map_err(|_| MetaError::Dropped(table))?;
+    let mut state = job.state.clone();
+    Ok(async move {
+        let epoch = receiver.await.map_err(|_| MetaError::WriteLost)?;
+        let ended = |s: &job::JobState| s.frontier >= epoch || s.has_lost(epoch) || s.phase == Phase::Dropped;
+        let end = state.wait_for(ended).await.map_err(|_| MetaError::Dropped(table))?;
+        match end.frontier >= epoch && !end.has_lost(epoch) {
+            true => Ok(epoch),
+            false => Err(MetaError::WriteLost),
+        }
+    })
 }
 
 /// Drops a half-made object when the one who waited for it went away.

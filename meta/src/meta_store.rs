@@ -40,6 +40,10 @@ impl MetaStore {
         Ok(MetaStore { pool })
     }
 
+    pub(crate) fn pool(&self) -> &AnyPool {
+        &self.pool
+    }
+
     /// Every object, oldest first.
     pub async fn load(&self) -> Result<Vec<StoredObject>> {
         let rows = sqlx::query("SELECT id, body, created, background FROM objects ORDER BY id").fetch_all(&self.pool);
@@ -186,6 +190,7 @@ mod tests {
             owner: "root".into(),
             paused: false,
             replaces: None,
+            into: None,
             retention: None,
             parallelism: None,
             created_ms: 1,

@@ -140,14 +140,21 @@ impl LogIndex {
     }
 
     pub fn stats(&self, table: TableId) -> LogStats {
-        let Some(log) = self.tables.get(&table) else { return LogStats::default() };
-        LogStats {
-            epochs: log.epochs.len(),
-            rows: log.epochs.values().map(|e| e.rows).sum(),
-            bytes: log.epochs.values().map(|e| e.bytes).sum(),
-            oldest: log.epochs.keys().next().copied(),
-            newest: log.epochs.keys().next_back().copied(),
+        self.stats_after(table, Epoch::ZERO)
+    }
+
+    pub fn stats_after(&self, table: TableId, after: Epoch) -> LogStats {
+        let mut stats = LogStats::default();
+        let Some(log) = self.tables.get(&table) else { return stats };
+        let range = (std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded);
+        for (epoch, entry) in log.epochs.range(range) {
+            stats.epochs += 1;
+            stats.rows += entry.rows;
+            stats.bytes += entry.bytes;
+            stats.oldest.get_or_insert(*epoch);
+            stats.newest = Some(*epoch);
         }
+        stats
     }
 }
 

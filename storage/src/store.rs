@@ -301,6 +301,11 @@ impl Store {
         Ok(locked(&self.logs).index.stats(table))
     }
 
+    /// What the change log of a table holds after an epoch.
+    pub fn log_stats_after(&self, table: TableId, after: Epoch) -> LogStats {
+        locked(&self.logs).index.stats_after(table, after)
+    }
+
     /// Deletes tables with their change logs, and the frontier of the job they belong to.
     pub fn drop_tables(&self, job: JobId, tables: &[TableId]) -> Result<(), StorageError> {
         fail::fail_point!("storage::drop_tables::before", |_| std::process::abort());

@@ -26,6 +26,8 @@ pub enum StreamError {
     Expression { expression: String, source: Box<DataFusionError> },
     #[error("the plan is not valid: {0}")]
     Plan(&'static str),
+    #[error("null value in column \"{column}\" of relation \"{relation}\" violates not-null constraint")]
+    NullValue { column: String, relation: String },
     #[error("an executor upstream has stopped")]
     UpstreamGone,
     #[error("an executor downstream has stopped")]
@@ -44,6 +46,7 @@ impl StreamError {
             StreamError::Connector(e) => e.remedy(),
             StreamError::Codec(_) | StreamError::Arrow(_) => Remedy::Retry,
             StreamError::Expression { .. } | StreamError::Plan(_) => Remedy::Stop,
+            StreamError::NullValue { .. } => Remedy::Retry,
             StreamError::UpstreamGone | StreamError::DownstreamGone => Remedy::Retry,
             StreamError::Misaligned { .. } | StreamError::Panicked(_) => Remedy::Retry,
         }

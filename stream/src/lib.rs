@@ -6,6 +6,7 @@ pub mod align;
 pub mod backfill_order;
 pub mod cache;
 pub mod courtesy;
+pub mod delivery;
 pub mod dispatch;
 pub mod driver;
 pub mod error;

@@ -139,6 +139,10 @@ fn details(plan: &StreamPlan) -> String {
             };
             format!("{}: state {}{conflict}", all_names(&n.table.schema), table(&n.table))
         }
+        Node::Log(n) => {
+            let consolidated = if n.consolidate { ", consolidated" } else { "" };
+            format!("{}: log {}{consolidated}", all_names(&n.table.schema), table(&n.table))
+        }
         Node::Sink(n) => {
             let connector = n.options.get("connector").map_or("", String::as_str);
             format!("{connector}: {}", all_names(&plan.schema))

@@ -9,9 +9,11 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
 use weir_common::catalog::{ColumnDef, Object};
 use weir_common::key::{KeyOrder, SortColumn};
-use weir_common::plan::{Conflict, Distribution, Dml, JobPlan, Materialize, Node, Project, Sink, StreamPlan, Union};
+use weir_common::plan::{
+    Conflict, Distribution, Dml, JobPlan, Log, Materialize, Node, Project, Sink, StreamPlan, Union,
+};
 use weir_common::{JobId, SqlState, SqlType, TableDef, TableId};
-use weir_stream::executor::dml::row_ids_table;
+use weir_stream::executor::dml::marks_table;
 
 use super::bind::{Bound, plan_expr};
 use super::fragment::fragment;
@@ -60,7 +62,7 @@ pub(super) fn for_each_table(plan: &mut StreamPlan, f: &mut dyn FnMut(&mut Table
         // The table of a scan is another job's.
         Node::Scan(n) => f(&mut n.progress),
         Node::Source(n) => f(&mut n.offsets),
-        Node::Dml(n) => f(&mut n.row_ids),
+        Node::Dml(n) => f(&mut n.marks),
         Node::Values(n) => f(&mut n.emitted),
         Node::Aggregate(n) => {
             f(&mut n.groups);
@@ -72,6 +74,7 @@ pub(super) fn for_each_table(plan: &mut StreamPlan, f: &mut dyn FnMut(&mut Table
         }
         Node::TopN(n) => f(&mut n.rows),
         Node::Materialize(n) => f(&mut n.table),
+        Node::Log(n) => f(&mut n.table),
         Node::Receive(_)
         | Node::Project(_)
         | Node::Filter(_)
@@ -145,7 +148,7 @@ pub fn plan_table(scope: &Scope<'_>, spec: &TableSpec, parallelism: usize) -> Re
     };
     let schema: SchemaRef = Arc::new(Schema::new(spec.columns.iter().enumerate().map(field).collect::<Vec<_>>()));
     refuse_key_types(&schema, &key)?;
-    let dml = Node::Dml(Dml { row_id, row_ids: row_ids_table(builder.table_id()) });
+    let dml = Node::Dml(Dml { row_id, marks: marks_table(builder.table_id()) });
     let mut plan = StreamPlan { schema: schema.clone(), node: dml };
     if let Some(source) = &spec.source {
         let inputs = vec![fed(scope, &mut builder, spec, source, &schema)?, plan];
@@ -232,6 +235,62 @@ pub fn plan_index(relation: &Object, key: &[SortColumn], include: &[usize], para
     let plan = materialize(plan, table.clone(), Conflict::Checked);
     let plan = fragment(plan, Some(table), parallelism);
     Ok(Planned { plan, columns, primary_key: (0..indexed).collect(), append_only: relation.append_only })
+}
+
+/// The job of a sink with a delivery: it keeps the log of the query's changes. `key`: the columns that identify a row where it is
+/// delivered to. `from_now`: without what exists.
+pub fn plan_log(bound: &Bound, key: Option<&[usize]>, from_now: bool, parallelism: usize) -> Result<Planned> {
+    let mut columns = visible_columns(bound)?;
+    let mut builder = Builder::default();
+    let rel = builder.plan(&optimize(bound.plan.clone())?)?;
+    let mut plan = rel.with_names(columns.iter().map(|c| c.name.clone())).settle()?;
+    let visible = columns.len();
+    for (i, field) in plan.schema.fields().iter().enumerate().skip(visible) {
+        let sql_type = SqlType::from_arrow(field.data_type()).ok_or_else(|| {
+            SqlError::unsupported(format!("identifying rows by a column of type {}", field.data_type()))
+        })?;
+        columns.push(ColumnDef { hidden: true, ..ColumnDef::new(hidden_name(&columns, i - visible), sql_type) });
+    }
+    if from_now {
+        start_now(&mut plan)?;
+    }
+    let stream_key = properties::stream_key(&plan);
+    let append_only = properties::append_only(&plan);
+    // Rows with one key outside have one stream key, and so come from one place in order; or else they must be brought there.
+    let scattered = key.filter(|key| !append_only && stream_key.iter().any(|column| !key.contains(column)));
+    let ((plan, distribution), key) = match scattered {
+        Some(key) => {
+            refuse_key_types(&plan.schema, key)?;
+            ((builder.spread(plan, Distribution::Hash(key.to_vec())), key.to_vec()), key.to_vec())
+        }
+        None => {
+            refuse_key_types(&plan.schema, &stream_key)?;
+            (distributed(&builder, plan, &stream_key), stream_key)
+        }
+    };
+    let ascending = |column: &usize| SortColumn { column: *column, order: KeyOrder::ASC };
+    let table = TableDef {
+        id: RELATION,
+        schema: table_schema(&columns, &plan.schema),
+        key: key.iter().map(ascending).collect(),
+        distribution,
+    };
+    let node = Node::Log(Log { input: Box::new(plan), table: table.clone(), consolidate: scattered.is_some() });
+    let plan = fragment(StreamPlan { schema: table.schema.clone(), node }, Some(table), parallelism);
+    Ok(Planned { plan, columns, primary_key: vec![], append_only })
+}
+
+/// Leaves out what exists, which is for queries that look at each row by itself.
+fn start_now(plan: &mut StreamPlan) -> Result<()> {
+    match &mut plan.node {
+        Node::Scan(scan) => scan.from_now = true,
+        Node::Project(_) | Node::Filter(_) | Node::Unnest(_) => {}
+        _ => {
+            let error = SqlError::unsupported("snapshot = 'false' for a query that keeps state");
+            return Err(error.with_hint("Create a materialized view of the query, and the sink from it."));
+        }
+    }
+    plan.node.inputs_mut().into_iter().try_for_each(start_now)
 }
 
 /// The job of a sink's query: its root hands on the query's changes.

@@ -80,7 +80,7 @@ mod windows;
 pub use bind::{Bound, BoundColumn, plan_expr, plan_query};
 pub use explain::explain;
 pub use functions::FunctionSet;
-pub use job::{Planned, SourceSpec, TableSpec, plan_index, plan_sink, plan_table, plan_view};
+pub use job::{Planned, SourceSpec, TableSpec, plan_index, plan_log, plan_sink, plan_table, plan_view};
 pub(crate) use postgres::{is_float, without_sign};
 pub use relation::{NoReaders, Readers, RelationTable, Relations, relation_schema};
 pub use types::sql_type;

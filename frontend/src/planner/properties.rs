@@ -75,6 +75,7 @@ pub(super) fn key(plan: &StreamPlan, fragments: &[Fragment]) -> Vec<usize> {
         }
         Node::Exchange(exchange) => spread_key(key(&exchange.input, fragments), &exchange.distribution),
         Node::Materialize(materialize) => materialize.table.key_indices(),
+        Node::Log(log) => key(&log.input, fragments),
         Node::Sink(sink) => key(&sink.input, fragments),
     }
 }
@@ -150,6 +151,7 @@ pub(super) fn spread(plan: &StreamPlan, fragments: &[Fragment]) -> Vec<Distribut
         Node::Unnest(unnest) => through(&unnest.input, &|column| (column != unnest.column).then_some(column)),
         Node::Exchange(exchange) => vec![exchange.distribution.clone()],
         Node::Materialize(materialize) => spread(&materialize.input, fragments),
+        Node::Log(log) => spread(&log.input, fragments),
         Node::Sink(sink) => spread(&sink.input, fragments),
     }
 }
@@ -180,6 +182,7 @@ pub(super) fn stays(plan: &StreamPlan, fragments: &[Fragment]) -> bool {
         Node::Unnest(unnest) => stays(&unnest.input, fragments),
         Node::Exchange(exchange) => stays(&exchange.input, fragments),
         Node::Materialize(materialize) => stays(&materialize.input, fragments),
+        Node::Log(log) => stays(&log.input, fragments),
         Node::Sink(sink) => stays(&sink.input, fragments),
     }
 }

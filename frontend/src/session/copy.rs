@@ -47,7 +47,7 @@ impl Session {
         let Locked { moment, object, table, lock } = self.lock_table("COPY", name, false).await?;
         let given: Vec<usize> = match columns {
             [] => stored(&object).collect(),
-            names => names.iter().map(|name| target(&object, &name.into())).collect::<Result<_>>()?,
+            names => names.iter().map(|name| target(&object, name)).collect::<Result<_>>()?,
         };
         let output = |i: &usize| {
             let column = &object.columns[*i];

@@ -269,15 +269,9 @@ impl Reader<'_> {
     fn sink(&mut self) -> Result<Body> {
         let if_not_exists = self.if_not_exists();
         let name = self.name()?;
-        let into = if self.word("into") {
-            let into = self.name()?;
-            if self.parser.peek_token_ref().token == Token::LParen {
-                self.parenthesized(|r| r.ident())?;
-            }
-            Some(into)
-        } else {
-            None
-        };
+        let into = if self.word("into") { Some(self.name()?) } else { None };
+        let has_columns = into.is_some() && self.parser.peek_token_ref().token == Token::LParen;
+        let columns = if has_columns { self.parenthesized(|r| r.ident())? } else { vec![] };
         let from = if self.word("from") {
             SinkInput::Relation(self.name()?)
         } else {
@@ -286,7 +280,7 @@ impl Reader<'_> {
         };
         let mut options = self.options()?;
         let format = self.format(&mut options)?;
-        Ok(Body::CreateSink(Box::new(CreateSink { if_not_exists, name, from, options, format, into })))
+        Ok(Body::CreateSink(Box::new(CreateSink { if_not_exists, name, from, options, format, into, columns })))
     }
 
     fn index(&mut self) -> Result<Body> {

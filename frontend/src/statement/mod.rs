@@ -236,8 +236,10 @@ pub struct CreateSink {
     pub from: SinkInput,
     pub options: BTreeMap<String, String>,
     pub format: Option<(String, String)>,
-    /// `INTO table`.
+    /// `INTO table (columns)`.
     pub into: Option<Name>,
+    /// Empty: those of the table, in their order.
+    pub columns: Vec<Ident>,
 }
 
 /// A subscription on a relation.

@@ -1,7 +1,7 @@
 //! System relations and functions: what Weir tells about itself, in SQL.
 //!
 //! ```text
-//! weir_catalog         jobs, fragments, actors, backfill, change logs, errors, tables     weir_catalog.rs
+//! weir_catalog         jobs, fragments, actors, backfill, change logs, errors, tables     weir_catalog.rs, sinks.rs
 //! pg_catalog           objects as PostgreSQL's clients look for them                     pg_catalog.rs, pg_empty.rs
 //! information_schema   the same by the standard                                          information_schema.rs
 //! rw_catalog           names that RisingWave's clients use; found without a schema too   rw_catalog.rs
@@ -26,6 +26,7 @@ mod pg_catalog;
 mod pg_empty;
 mod relation;
 mod rw_catalog;
+mod sinks;
 mod weir_catalog;
 
 pub(crate) use functions::functions;
@@ -75,7 +76,7 @@ fn find(schema: &str, name: &str) -> Option<&'static Relation> {
         // pg_catalog is searched first for every name without a schema; RisingWave finds its own that way too.
         "pg_catalog" => &[pg_catalog::RELATIONS, pg_empty::RELATIONS, rw_catalog::RELATIONS],
         "information_schema" => &[information_schema::RELATIONS],
-        "weir_catalog" => &[weir_catalog::RELATIONS],
+        "weir_catalog" => &[weir_catalog::RELATIONS, sinks::RELATIONS],
         "rw_catalog" => &[rw_catalog::RELATIONS],
         _ => &[],
     };

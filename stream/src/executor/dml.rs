@@ -1,16 +1,18 @@
-//! Where the rows of INSERT, UPDATE and DELETE enter a table.
+//! Where the rows of INSERT, UPDATE and DELETE enter a table, and those of sinks into it.
 //!
-//! State     `row_ids`: `id smallint | next bigint`, one row: the next row id of a table without a primary key.
+//! State     `marks`: `id bigint | value bigint`: under 0 the next row id of a table without a primary key, under the id of a
+//!           sink the epoch up to which its log is applied.
 //! Invariant the rows of one statement are in one epoch; a statement that was handed over before a barrier was injected is
-//!           in the epoch of that barrier or an earlier one.
+//!           in the epoch of that barrier or an earlier one. What a sink delivers is in the epoch of its mark, and is taken only
+//!           on top of the mark before it: however often it is handed over, it is applied once.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int16Array, Int64Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use tokio::sync::{mpsc, oneshot};
-use weir_common::{Chunk, Epoch, TableDef, TableId};
+use weir_common::{Chunk, Epoch, JobId, TableDef, TableId};
 use weir_storage::StateTable;
 
 use crate::Result;
@@ -22,30 +24,56 @@ use crate::message::{Barrier, Output};
 pub struct Statement {
     /// Columns of the table, in order.
     pub chunks: Vec<Chunk>,
+    /// A sink delivers them.
+    pub mark: Option<Mark>,
     /// Told the epoch that the changes are in, when its barrier passes. Dropped if the job stops before.
     pub epoch: oneshot::Sender<Epoch>,
 }
 
+/// The part of a sink's log that a statement is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub sink: JobId,
+    /// All changes after this epoch ...
+    pub after: Epoch,
+    /// ... and up to this one.
+    pub up_to: Epoch,
+}
+
+/// The id of the mark that is the next row id; no sink has it.
+const NEXT_ROW_ID: i64 = 0;
+
 /// See the module.
 pub struct Dml {
     statements: mpsc::UnboundedReceiver<Statement>,
+    /// A statement that was not begun yet.
+    received: Option<Statement>,
     /// The rest of the statement that is being emitted.
     chunks: VecDeque<Chunk>,
     /// Statements whose rows were emitted in this epoch.
     emitted: Vec<oneshot::Sender<Epoch>>,
-    /// The hidden column to fill, and the next id; read from the table at the first use.
+    /// The hidden column to fill.
     row_id: Option<usize>,
-    next_id: Option<i64>,
-    next_id_stored: i64,
-    row_ids: StateTable,
+    /// The marks that were used, as they are now; read from the table at the first use.
+    known: BTreeMap<i64, i64>,
+    /// Those that the table does not have yet.
+    changed: BTreeSet<i64>,
+    marks: StateTable,
     courtesy: Arc<Courtesy>,
 }
 
-/// The table of the next row id.
-pub fn row_ids_table(id: TableId) -> TableDef {
+/// The table of marks.
+pub fn marks_table(id: TableId) -> TableDef {
     let schema =
-        Schema::new(vec![Field::new("id", DataType::Int16, false), Field::new("next", DataType::Int64, false)]);
+        Schema::new(vec![Field::new("id", DataType::Int64, false), Field::new("value", DataType::Int64, false)]);
     TableDef::ascending(id, schema, &[0], &[])
+}
+
+/// The mark of a sink in the rows of a table of marks.
+pub fn mark_of(marks: &RecordBatch, sink: JobId) -> Epoch {
+    let (ids, values) = (marks.column(0).as_primitive::<Int64Type>(), marks.column(1).as_primitive::<Int64Type>());
+    let at = ids.values().iter().position(|id| *id == i64::from(sink.0));
+    at.map_or(Epoch::ZERO, |at| Epoch(values.value(at) as u64))
 }
 
 impl Dml {
@@ -53,17 +81,18 @@ impl Dml {
     pub fn new(
         statements: mpsc::UnboundedReceiver<Statement>,
         row_id: Option<usize>,
-        row_ids: StateTable,
+        marks: StateTable,
         courtesy: Arc<Courtesy>,
     ) -> Dml {
         Dml {
             statements,
+            received: None,
             chunks: VecDeque::new(),
             emitted: Vec::new(),
             row_id,
-            next_id: None,
-            next_id_stored: 0,
-            row_ids,
+            known: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            marks,
             courtesy,
         }
     }
@@ -74,6 +103,39 @@ impl Dml {
         self.emitted.push(statement.epoch);
     }
 
+    /// Begins the statement that was received; one of a sink only on top of its mark. Whoever handed over another one learns
+    /// it, as it is dropped.
+    async fn begin_received(&mut self) -> Result<()> {
+        if let Some(mark) = self.received.as_ref().and_then(|s| s.mark) {
+            let id = i64::from(mark.sink.0);
+            if self.mark(id).await? != mark.after.0 as i64 {
+                self.received = None;
+                return Ok(());
+            }
+            self.set(id, mark.up_to.0 as i64);
+        }
+        if let Some(statement) = self.received.take() {
+            self.begin(statement);
+        }
+        Ok(())
+    }
+
+    async fn mark(&mut self, id: i64) -> Result<i64> {
+        if let Some(value) = self.known.get(&id) {
+            return Ok(*value);
+        }
+        let keys = self.marks.keys(&[Arc::new(Int64Array::from(vec![id])) as ArrayRef])?;
+        let found = self.marks.get_many(&keys).await?;
+        let value = found.index[0].map_or(0, |at| found.rows.column(1).as_primitive::<Int64Type>().value(at as usize));
+        self.known.insert(id, value);
+        Ok(value)
+    }
+
+    fn set(&mut self, id: i64, value: i64) {
+        self.known.insert(id, value);
+        self.changed.insert(id);
+    }
+
     /// Gives ids to rows that have none.
     async fn identify(&mut self, chunk: Chunk) -> Result<Chunk> {
         let Some(column) = self.row_id else { return Ok(chunk) };
@@ -81,10 +143,7 @@ impl Dml {
         if ids.null_count() == 0 {
             return Ok(chunk);
         }
-        let mut next = match self.next_id {
-            Some(next) => next,
-            None => self.stored_next_id().await?,
-        };
+        let mut next = self.mark(NEXT_ROW_ID).await?;
         let ids: Int64Array = ids
             .as_primitive::<Int64Type>()
             .iter()
@@ -95,18 +154,21 @@ impl Dml {
                 })
             })
             .collect();
-        self.next_id = Some(next);
+        self.set(NEXT_ROW_ID, next);
         let mut columns = chunk.batch().columns().to_vec();
         columns[column] = Arc::new(ids);
         Ok(chunk.with_batch(RecordBatch::try_new(chunk.schema(), columns)?))
     }
 
-    async fn stored_next_id(&mut self) -> Result<i64> {
-        let keys = self.row_ids.keys(&[Arc::new(Int16Array::from(vec![0])) as ArrayRef])?;
-        let found = self.row_ids.get_many(&keys).await?;
-        let next = found.index[0].map_or(0, |at| found.rows.column(1).as_primitive::<Int64Type>().value(at as usize));
-        self.next_id_stored = next;
-        Ok(next)
+    fn save(&mut self) -> Result<()> {
+        let changed = std::mem::take(&mut self.changed);
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let values = Int64Array::from_iter_values(changed.iter().map(|id| self.known[id]));
+        let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(changed)), Arc::new(values)];
+        let rows = RecordBatch::try_new(self.marks.def().schema.clone(), columns)?;
+        Ok(self.marks.write(&Chunk::inserts(rows))?)
     }
 }
 
@@ -119,10 +181,13 @@ impl Reader for Dml {
                 self.chunks.pop_front();
                 return Ok(chunk);
             }
-            match self.statements.recv().await {
-                Some(statement) => self.begin(statement),
-                None => std::future::pending().await,
+            if self.received.is_none() {
+                match self.statements.recv().await {
+                    Some(statement) => self.received = Some(statement),
+                    None => std::future::pending().await,
+                }
             }
+            self.begin_received().await?;
         }
     }
 
@@ -132,17 +197,15 @@ impl Reader for Dml {
                 let chunk = self.identify(chunk).await?;
                 out.push(chunk).await?;
             }
-            match self.statements.try_recv() {
-                Ok(statement) => self.begin(statement),
-                Err(_) => break,
+            if self.received.is_none() {
+                self.received = self.statements.try_recv().ok();
             }
+            if self.received.is_none() {
+                break;
+            }
+            self.begin_received().await?;
         }
-        if let Some(next) = self.next_id.filter(|next| *next != self.next_id_stored) {
-            let columns = [Arc::new(Int16Array::from(vec![0])) as ArrayRef, Arc::new(Int64Array::from(vec![next]))];
-            let row = RecordBatch::try_new(self.row_ids.def().schema.clone(), columns.to_vec())?;
-            self.row_ids.write(&Chunk::inserts(row))?;
-            self.next_id_stored = next;
-        }
+        self.save()?;
         for epoch in self.emitted.drain(..) {
             // A session that is gone does not want to know.
             let _ = epoch.send(barrier.epoch);
@@ -151,7 +214,7 @@ impl Reader for Dml {
     }
 
     fn tables(&mut self) -> Vec<&mut StateTable> {
-        vec![&mut self.row_ids]
+        vec![&mut self.marks]
     }
 
     fn backfill(&self) -> Option<Backfill> {

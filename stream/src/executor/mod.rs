@@ -12,6 +12,7 @@ pub mod aggregate;
 pub mod dml;
 pub mod filter;
 pub mod join;
+pub mod log;
 pub mod materialize;
 pub mod project;
 pub mod scan;

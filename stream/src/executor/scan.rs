@@ -133,6 +133,12 @@ impl Scan {
         }
         let offset = if following { frontier } else { offsets.values().min().copied().unwrap_or(Epoch::ZERO) };
         offsets.retain(|_, ahead| *ahead > offset);
+        // The log is complete after the frontier that the input has now.
+        let skips = plan.from_now && stored.num_rows() == 0;
+        if skips {
+            positions.values_mut().for_each(|position| position.finished = true);
+        }
+        let offset = if skips { store.frontier(plan.job)?.unwrap_or(Epoch::ZERO) } else { offset };
         let mut scan = Scan {
             store,
             input: plan.job,
@@ -148,7 +154,7 @@ impl Scan {
             snapshot: None,
             replay: None,
             stepped: false,
-            unsaved: false,
+            unsaved: skips,
             allowance: Allowance::new(limit),
             after: plan.after.clone(),
             order,
@@ -432,6 +438,7 @@ mod tests {
             table: relation(),
             columns: vec![0],
             append_only: true,
+            from_now: false,
             after: vec![],
             progress: table,
         };

@@ -30,6 +30,7 @@ use crate::executor::aggregate::Aggregate;
 use crate::executor::dml::{Dml, Statement};
 use crate::executor::filter::Filter;
 use crate::executor::join::Join;
+use crate::executor::log::Log;
 use crate::executor::materialize::Materialize;
 use crate::executor::project::Project;
 use crate::executor::scan::Scan;
@@ -160,7 +161,7 @@ impl Builder<'_> {
         let plan = &actor.fragment.plan;
         let out = match (actor.fragment.outputs.is_empty(), &plan.node) {
             (false, _) => Output::exchanges(self.dispatchers(actor)?),
-            (true, Node::Materialize(_)) => Output::log(),
+            (true, Node::Materialize(_) | Node::Log(_)) => Output::log(),
             (true, _) => Output::nowhere(),
         };
         self.node(actor, plan, out).await
@@ -231,8 +232,8 @@ impl Builder<'_> {
             Node::Dml(dml) => {
                 let (tx, rx) = mpsc::unbounded_channel();
                 self.dml = Some(tx);
-                let row_ids = self.table(&dml.row_ids, actor.vnodes);
-                let reader = Dml::new(rx, dml.row_id, row_ids, self.engine.courtesy.clone());
+                let marks = self.table(&dml.marks, actor.vnodes);
+                let reader = Dml::new(rx, dml.row_id, marks, self.engine.courtesy.clone());
                 self.spawn_reader(actor, plan, reader, out);
             }
             Node::Values(values) => {
@@ -273,6 +274,7 @@ impl Builder<'_> {
                 let table = self.table(&materialize.table, actor.vnodes);
                 self.spawn(actor, plan, Materialize::new(table, materialize.conflict), ports, out);
             }
+            Node::Log(log) => self.spawn(actor, plan, Log::new(log), ports, out),
             Node::Sink(_) => self.spawn(actor, plan, Blackhole::new(self.spec.limits.sink.clone()), ports, out),
             Node::Receive(_) => return Err(StreamError::Plan("a fragment that only receives")),
             Node::Exchange(_) => return Err(StreamError::Plan("an exchange within a fragment")),

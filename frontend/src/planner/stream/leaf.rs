@@ -54,8 +54,15 @@ impl Builder {
         }
         let schema = pick(&relation_schema(object), &columns);
         let progress = progress_table(self.table_id());
-        let node =
-            plan::Scan { job: object.id, table, columns, append_only: object.append_only, after: vec![], progress };
+        let node = plan::Scan {
+            job: object.id,
+            table,
+            columns,
+            append_only: object.append_only,
+            from_now: false,
+            after: vec![],
+            progress,
+        };
         Ok(StreamPlan { schema, node: Node::Scan(node) })
     }
 

@@ -59,6 +59,7 @@ impl New<'_> {
             owner: owner.to_string(),
             paused: false,
             replaces: None,
+            into: None,
             retention: None,
             parallelism: None,
             created_ms: weir_meta::now_ms(),

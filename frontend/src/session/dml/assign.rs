@@ -8,7 +8,7 @@ use weir_common::types::SqlType;
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::session::build;
-use crate::statement::parse_expr;
+use crate::statement::{Ident, parse_expr};
 
 /// Whether PostgreSQL converts a value of one type to another when it is assigned.
 pub(in crate::session) fn is_assignable(from: &SqlType, to: &SqlType) -> bool {
@@ -94,8 +94,7 @@ fn stored_expr(column: &ColumnDef, text: &str) -> Result<Expr> {
 }
 
 /// The column of a table that a statement writes to.
-pub(in crate::session) fn target(object: &Object, name: &ast::Ident) -> Result<usize> {
-    let ident = crate::statement::Ident::from(name);
+pub(in crate::session) fn target(object: &Object, ident: &Ident) -> Result<usize> {
     let found = object.columns.iter().position(|c| c.name == ident.value && !c.hidden);
     let index = found.ok_or_else(|| {
         let message = format!("column \"{}\" of relation \"{}\" does not exist", ident.value, object.name);

@@ -117,24 +117,28 @@ fn target_of(insert: &ast::Insert) -> Result<(Name, String)> {
     Ok((name.clone(), alias.unwrap_or(name.name.value)))
 }
 
+/// The list of columns.
+fn listed(insert: &ast::Insert) -> Result<Vec<Ident>> {
+    insert.columns.iter().map(|name| Ok(Ident::from(last_ident(name)?))).collect()
+}
+
 /// The columns that values are given for, in the order of the values.
-fn targets(object: &Object, insert: &ast::Insert) -> Result<Vec<usize>> {
-    if insert.columns.is_empty() {
+fn targets(object: &Object, columns: &[Ident]) -> Result<Vec<usize>> {
+    if columns.is_empty() {
         let visible = object.columns.iter().enumerate().filter(|(_, c)| !c.hidden && c.generated.is_none());
         return Ok(visible.map(|(i, _)| i).collect());
     }
     let mut seen = BTreeSet::new();
-    let mut columns = Vec::with_capacity(insert.columns.len());
-    for name in &insert.columns {
-        let ident = last_ident(name)?;
+    let mut places = Vec::with_capacity(columns.len());
+    for ident in columns {
         let column = target(object, ident)?;
         if !seen.insert(column) {
             let message = format!("column \"{}\" specified more than once", object.columns[column].name);
-            return Err(Ident::from(ident).mark(SqlError::new(SqlState::DUPLICATE_COLUMN, message)));
+            return Err(ident.mark(SqlError::new(SqlState::DUPLICATE_COLUMN, message)));
         }
-        columns.push(column);
+        places.push(column);
     }
-    Ok(columns)
+    Ok(places)
 }
 
 /// Checks how many values there are, and cuts the targets to those.
@@ -162,7 +166,7 @@ fn literal_rows(
     if !plain || object.columns.iter().any(|c| c.generated.is_some()) {
         return Ok(None);
     }
-    let mut targets = targets(object, insert)?;
+    let mut targets = targets(object, &listed(insert)?)?;
     let width = values.rows.first().map_or(0, |row| row.content.len());
     if values.rows.iter().any(|row| row.content.len() != width) || width == 0 {
         return Ok(None);
@@ -175,7 +179,7 @@ fn literal_rows(
 }
 
 fn source(moment: &Moment<'_>, object: &Object, insert: &ast::Insert, declared: &[Option<SqlType>]) -> Result<Source> {
-    let targets = targets(object, insert)?;
+    let targets = targets(object, &listed(insert)?)?;
     match insert.source.as_deref() {
         None => from_values(moment, object, targets, &[vec![]], None, declared),
         Some(query) => match query.body.as_ref() {
@@ -191,7 +195,11 @@ fn source(moment: &Moment<'_>, object: &Object, insert: &ast::Insert, declared: 
                 fit(&mut targets, width, !insert.columns.is_empty())?;
                 from_values(moment, object, targets, &rows, query.with.clone(), declared)
             }
-            _ => from_query(moment, object, targets, query, !insert.columns.is_empty(), declared),
+            _ => {
+                let (query, columns) =
+                    from_query(moment, object, targets, query, !insert.columns.is_empty(), declared)?;
+                Ok(Source { bound: moment.plan(&query, declared)?, columns })
+            }
         },
     }
 }
@@ -302,7 +310,7 @@ fn from_query(
     query: &ast::Query,
     has_list: bool,
     declared: &[Option<SqlType>],
-) -> Result<Source> {
+) -> Result<(ast::Query, Vec<usize>)> {
     let mut query = query.clone();
     let untyped = type_literals(object, &targets, &mut query);
     let inner = moment.plan(&query, declared)?;
@@ -324,8 +332,18 @@ fn from_query(
     }
     let outer = build::select(items, vec![build::derived(query, SOURCE, &names)], None);
     let columns = targets.iter().chain(&defaults).copied().collect();
-    let (outer, columns) = with_generated(object, outer, columns)?;
-    Ok(Source { bound: moment.plan(&outer, declared)?, columns })
+    with_generated(object, outer, columns)
+}
+
+/// A query that gives rows to a table as a query of the table's columns, converted, and which columns those are.
+pub(in crate::session) fn query_into(
+    moment: &Moment<'_>,
+    object: &Object,
+    columns: &[Ident],
+    query: &ast::Query,
+) -> Result<(ast::Query, Vec<usize>)> {
+    let targets = targets(object, columns)?;
+    from_query(moment, object, targets, query, !columns.is_empty(), &[])
 }
 
 /// Gives strings, NULLs and parameters that stand alone in a select list the types of their columns. Returns where.

@@ -41,6 +41,8 @@ mod literals;
 mod update;
 pub(super) mod writer;
 
+pub(super) use insert::query_into;
+
 /// How long a block that already holds a table waits for another: two blocks may wait for each other.
 const DEADLOCK_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -121,7 +121,7 @@ fn assignments(object: &Object, update: &ast::Update) -> Result<Vec<(usize, Expr
     let mut seen = BTreeSet::new();
     let mut out = Vec::with_capacity(set.len());
     for (ident, value) in set {
-        let column = target(object, ident)?;
+        let column = target(object, &Ident::from(ident))?;
         if !seen.insert(column) {
             let message = format!("multiple assignments to same column \"{}\"", object.columns[column].name);
             return Err(Ident::from(ident).mark(SqlError::syntax(message)));
