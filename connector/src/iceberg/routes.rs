@@ -6,7 +6,9 @@ use arrow::array::{AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::row::{RowConverter, SortField};
 use iceberg::arrow::{PartitionValueCalculator, arrow_struct_to_literal};
-use iceberg::spec::{Literal, PartitionSpecRef, SchemaRef, Struct};
+use iceberg::spec::{Literal, PartitionSpecRef, PrimitiveLiteral, PrimitiveType, SchemaRef, Struct, Transform};
+use uuid::Uuid;
+use weir_common::text::{write_date, write_decimal, write_time, write_timestamp};
 
 use super::partition::escaped;
 use super::storage::unavailable;
@@ -119,11 +121,48 @@ fn partition_path(spec: &PartitionSpecRef, schema: &SchemaRef, value: &Struct) -
     let partition_type = spec.partition_type(schema)?;
     let mut path = String::new();
     for ((field, field_type), value) in spec.fields().iter().zip(partition_type.fields()).zip(value.iter()) {
-        let literal = value.cloned();
-        let text = field.transform.to_human_string(&field_type.field_type, literal.as_ref());
+        let text = match (value.and_then(Literal::as_primitive_literal), field_type.field_type.as_primitive_type()) {
+            (Some(value), Some(value_type)) => value_text(field.transform, &value, value_type),
+            _ => "null".to_owned(),
+        };
         let end = text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= PATH_VALUE_MAX).last();
-        let text = escaped(&text[..end.unwrap_or(0)], "-_");
-        path.push_str(&format!("{}={text}/", escaped(&field.name, "-_")));
+        path.push_str(&format!("{}={}/", escaped(&field.name, "-_"), escaped(&text[..end.unwrap_or(0)], "-_")));
     }
     Ok(path)
+}
+
+fn value_text(transform: Transform, value: &PrimitiveLiteral, value_type: &PrimitiveType) -> String {
+    let mut text = String::new();
+    match (transform, value_type, value) {
+        (Transform::Year, _, PrimitiveLiteral::Int(years)) => text = (1970 + i64::from(*years)).to_string(),
+        (Transform::Month, _, PrimitiveLiteral::Int(months)) => {
+            text = format!("{}-{:02}", 1970 + months.div_euclid(12), months.rem_euclid(12) + 1);
+        }
+        (Transform::Hour, _, PrimitiveLiteral::Int(hours)) => {
+            write_date(hours.div_euclid(24), &mut text);
+            text.push_str(&format!("-{:02}", hours.rem_euclid(24)));
+        }
+        (_, PrimitiveType::Date, PrimitiveLiteral::Int(days)) => write_date(*days, &mut text),
+        (_, PrimitiveType::Time, PrimitiveLiteral::Long(micros)) => write_time(*micros, &mut text),
+        (_, PrimitiveType::Timestamp | PrimitiveType::Timestamptz, PrimitiveLiteral::Long(micros)) => {
+            write_timestamp(*micros, &mut text);
+        }
+        (_, PrimitiveType::Decimal { scale, .. }, PrimitiveLiteral::Int128(unscaled)) => {
+            write_decimal(*unscaled, i8::try_from(*scale).unwrap_or_default(), None, &mut text);
+        }
+        (_, PrimitiveType::Uuid, PrimitiveLiteral::UInt128(uuid)) => text = Uuid::from_u128(*uuid).to_string(),
+        (_, _, PrimitiveLiteral::Boolean(value)) => text = value.to_string(),
+        (_, _, PrimitiveLiteral::Int(value)) => text = value.to_string(),
+        (_, _, PrimitiveLiteral::Long(value)) => text = value.to_string(),
+        (_, _, PrimitiveLiteral::Float(value)) => text = value.to_string(),
+        (_, _, PrimitiveLiteral::Double(value)) => text = value.to_string(),
+        (_, _, PrimitiveLiteral::String(value)) => text.clone_from(value),
+        (_, _, PrimitiveLiteral::Binary(bytes)) => {
+            text.extend(bytes.iter().take(PATH_VALUE_MAX / 2).map(|b| format!("{b:02x}")));
+        }
+        (_, _, PrimitiveLiteral::Int128(value)) => text = value.to_string(),
+        (_, _, PrimitiveLiteral::UInt128(value)) => text = value.to_string(),
+        (_, _, PrimitiveLiteral::AboveMax | PrimitiveLiteral::BelowMin) => text.push_str("null"),
+    }
+    text
 }

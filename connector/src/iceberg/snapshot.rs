@@ -11,7 +11,7 @@ use iceberg::TableUpdate;
 use iceberg::spec::{
     DataContentType, DataFile, MAIN_BRANCH, ManifestFile, ManifestList, ManifestListWriter,
     ManifestWriterBuilder, Operation, PartitionSpecRef, SchemaRef, Snapshot, SnapshotReference, SnapshotRetention,
-    SnapshotSummaryCollector, Summary,
+    Summary,
 };
 use uuid::Uuid;
 
@@ -46,16 +46,13 @@ impl NewSnapshot {
     ) -> Result<NewSnapshot> {
         let prefix = format!("{}/{name}-{}", table.metadata_directory(), Uuid::new_v4());
         let id = new_id(table);
-        let mut collector = SnapshotSummaryCollector::default();
-        let (mut adds, mut deletes) = (false, false);
+        let mut added = Added::default();
         let mut manifests = Vec::new();
         let mut groups: Vec<(bool, SchemaRef, PartitionSpecRef, Vec<DataFile>)> = Vec::new();
         for part in parts {
             for file in part.files {
                 let is_delete = file.content_type() != DataContentType::Data;
-                adds |= !is_delete;
-                deletes |= is_delete;
-                collector.add_file(&file, part.schema.clone(), part.spec.clone());
+                added.count(&file);
                 let group = groups.iter_mut().find(|(delete, schema, spec, _)| {
                     *delete == is_delete
                         && schema.schema_id() == part.schema.schema_id()
@@ -72,13 +69,8 @@ impl NewSnapshot {
             let write = write_manifest(&table.storage, &location, id, (schema, spec), is_delete, files);
             manifests.push(write.await.map_err(|e| unavailable(format!("write {location}"), e))?);
         }
-        summary.extend(collector.build());
-        let operation = match (adds, deletes) {
-            (_, false) => Operation::Append,
-            (false, true) => Operation::Delete,
-            (true, true) => Operation::Overwrite,
-        };
-        Ok(NewSnapshot { id, operation, summary, manifests, prefix, lists: 0 })
+        summary.extend(added.in_summary());
+        Ok(NewSnapshot { id, operation: added.operation(), summary, manifests, prefix, lists: 0 })
     }
 
     /// The id.
@@ -125,6 +117,54 @@ impl NewSnapshot {
             TableUpdate::AddSnapshot { snapshot },
             TableUpdate::SetSnapshotRef { ref_name: MAIN_BRANCH.to_owned(), reference },
         ])
+    }
+}
+
+/// What a snapshot adds.
+#[derive(Default)]
+struct Added {
+    data_files: u64,
+    records: u64,
+    files_size: u64,
+    equality_delete_files: u64,
+    equality_deletes: u64,
+    position_delete_files: u64,
+    position_deletes: u64,
+}
+
+impl Added {
+    fn count(&mut self, file: &DataFile) {
+        let (files, rows) = match file.content_type() {
+            DataContentType::Data => (&mut self.data_files, &mut self.records),
+            DataContentType::EqualityDeletes => (&mut self.equality_delete_files, &mut self.equality_deletes),
+            DataContentType::PositionDeletes => (&mut self.position_delete_files, &mut self.position_deletes),
+        };
+        *files += 1;
+        *rows += file.record_count();
+        self.files_size += file.file_size_in_bytes();
+    }
+
+    fn operation(&self) -> Operation {
+        match (self.data_files, self.equality_delete_files + self.position_delete_files) {
+            (_, 0) => Operation::Append,
+            (0, _) => Operation::Delete,
+            (_, _) => Operation::Overwrite,
+        }
+    }
+
+    /// In the words of the format; what is nothing is left out.
+    fn in_summary(&self) -> impl Iterator<Item = (String, String)> {
+        let counts = [
+            ("added-data-files", self.data_files),
+            ("added-records", self.records),
+            ("added-files-size", self.files_size),
+            ("added-delete-files", self.equality_delete_files + self.position_delete_files),
+            ("added-equality-delete-files", self.equality_delete_files),
+            ("added-equality-deletes", self.equality_deletes),
+            ("added-position-delete-files", self.position_delete_files),
+            ("added-position-deletes", self.position_deletes),
+        ];
+        counts.into_iter().filter(|(_, n)| *n > 0).map(|(key, n)| (key.to_owned(), n.to_string()))
     }
 }
 
