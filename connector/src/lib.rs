@@ -19,6 +19,7 @@ mod column;
 mod connect;
 mod error;
 pub mod files;
+pub mod iceberg;
 pub mod nexmark;
 mod options;
 mod sink;
