@@ -22,7 +22,7 @@ demo: build
 # Unit tests first, then the real binary: sqllogictest files, clients, crashes.
 test: setup
 	cargo build --workspace --bins --features weir-server/failpoints
-	cargo nextest run --workspace --features weir-server/failpoints
+	WEIR_PYTHON=$$(scripts/python.sh) cargo nextest run --workspace --features weir-server/failpoints
 
 bench: setup
 	cargo build --release --bin weir

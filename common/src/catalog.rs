@@ -25,6 +25,8 @@ pub enum ObjectKind {
     Sink,
     /// Keeps the change log of a relation, for cursors.
     Subscription,
+    /// A value that options name and nobody is shown.
+    Secret,
 }
 
 impl ObjectKind {
@@ -38,6 +40,7 @@ impl ObjectKind {
             ObjectKind::Index => "index",
             ObjectKind::Sink => "sink",
             ObjectKind::Subscription => "subscription",
+            ObjectKind::Secret => "secret",
         }
     }
 }

@@ -6,6 +6,7 @@ use arrow::datatypes::SchemaRef;
 
 use crate::error::{ConnectorError, Result, listed};
 use crate::files::FilesConfig;
+use crate::iceberg;
 use crate::nexmark::NexmarkConfig;
 use crate::sink::{Sink, SinkSpec};
 use crate::sink_settings;
@@ -68,7 +69,7 @@ pub fn reads_by_position(options: &BTreeMap<String, String>, format: Option<&(St
 }
 
 /// The connectors of sinks by the names that `connector = '…'` takes, beside `blackhole`, which no delivery is needed for.
-const SINK_CONNECTORS: [&str; 0] = [];
+const SINK_CONNECTORS: [&str; 1] = ["iceberg"];
 
 /// The destination that a sink's options describe: no input or output yet. Options that all sinks share are left out for it.
 pub fn open_sink(spec: &SinkSpec) -> Result<Box<dyn Sink>> {
@@ -76,6 +77,7 @@ pub fn open_sink(spec: &SinkSpec) -> Result<Box<dyn Sink>> {
     let name = spec.options.get("connector").ok_or_else(|| ConnectorError::MissingConnector { known: known() })?;
     let own = SinkSpec { options: sink_settings::of_destination(&spec.options), ..spec.clone() };
     match name.trim().to_ascii_lowercase().as_str() {
+        "iceberg" => iceberg::open(&own),
         _ => Err(ConnectorError::UnknownConnector { name: name.clone(), known: known() }),
     }
 }

@@ -50,6 +50,16 @@ impl Server {
         self.dir.path()
     }
 
+    /// The data directory of the server.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// Of the running process.
+    pub fn pid(&self) -> Result<u32> {
+        Ok(self.child.as_ref().context("the server does not run")?.id())
+    }
+
     /// Starts the process on the same data directory (it must not be running) and waits until it answers.
     pub async fn restart(&mut self) -> Result<()> {
         self.launch()?;
@@ -64,7 +74,7 @@ impl Server {
             .arg("serve")
             .args(["--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"])
             .arg("--data-dir")
-            .arg(self.dir.path().join("data"))
+            .arg(self.data_dir())
             .args(&self.args)
             .current_dir(self.dir.path())
             .envs(self.env.iter().cloned())

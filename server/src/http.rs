@@ -10,7 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{Html, IntoResponse};
 use axum::routing::get;
 use tokio::net::TcpListener;
-use weir_meta::Meta;
+use weir_meta::{Meta, SinkStatus};
 
 /// Serves until `stopped`.
 pub async fn serve(
@@ -55,7 +55,32 @@ async fn metrics(State(meta): State<Arc<Meta>>) -> impl IntoResponse {
             let _ = writeln!(text, "weir_task_rows{{{labels}}} {rows}");
         }
     }
+    sink_metrics(&meta, &mut text);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text)
+}
+
+type SinkGauge = (&'static str, &'static str, fn(&SinkStatus) -> u64);
+
+const SINK_GAUGES: [SinkGauge; 6] = [
+    ("weir_sink_lag_rows", "Rows in the log of a sink that are not delivered.", |s| s.lag.rows),
+    ("weir_sink_lag_bytes", "Bytes in the log of a sink that are not delivered.", |s| s.lag.bytes),
+    ("weir_sink_delivered_ms", "Up to which epoch a sink has delivered, as Unix time in ms.", |s| {
+        s.delivery.offset.unix_ms()
+    }),
+    ("weir_sink_rows", "Rows that a sink has delivered since the process began.", |s| s.delivery.rows),
+    ("weir_sink_commits", "Commits of a sink since the process began.", |s| s.delivery.commits),
+    ("weir_sink_failures", "Failures of a sink since the process began.", |s| s.delivery.failures),
+];
+
+fn sink_metrics(meta: &Meta, text: &mut String) {
+    let sinks = meta.sinks();
+    for (name, help, value) in SINK_GAUGES {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+        for sink in &sinks {
+            let labels = format!("id=\"{}\",name=\"{}\"", sink.object.id, sink.object.full_name().replace('"', ""));
+            let _ = writeln!(text, "{name}{{{labels}}} {}", value(sink));
+        }
+    }
 }
 
 async fn page(State(meta): State<Arc<Meta>>) -> Html<String> {

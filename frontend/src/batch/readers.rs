@@ -85,7 +85,7 @@ impl Readers for StoreReaders<'_> {
                 ));
                 Err(error.into())
             }
-            ObjectKind::View | ObjectKind::Sink | ObjectKind::Subscription => Ok(None),
+            ObjectKind::View | ObjectKind::Sink | ObjectKind::Subscription | ObjectKind::Secret => Ok(None),
         }
     }
 

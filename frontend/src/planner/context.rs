@@ -142,7 +142,7 @@ impl<'a> Names<'a> {
                 self.use_object(&object);
                 self.view(&object)
             }
-            ObjectKind::Index | ObjectKind::Sink | ObjectKind::Subscription => {
+            ObjectKind::Index | ObjectKind::Sink | ObjectKind::Subscription | ObjectKind::Secret => {
                 let message = format!("\"{}\" is a{} {}", object.name, n(object.kind), object.kind.sql());
                 Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into())
             }

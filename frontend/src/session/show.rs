@@ -124,7 +124,8 @@ fn objects(moment: &Moment<'_>, kind: ObjectKind, schema: Option<&Ident>, like: 
     let row = |o: &Arc<Object>| {
         let mut row = vec![Some(o.name.clone())];
         if kind == ObjectKind::Sink {
-            row.push(o.options.get("connector").cloned());
+            let into = o.into.and_then(|id| moment.catalog.get(id)).map(|table| format!("table {}", table.full_name()));
+            row.push(o.options.get("connector").cloned().or(into));
         }
         row
     };

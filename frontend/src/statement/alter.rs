@@ -54,6 +54,10 @@ impl Reader<'_> {
         } else if self.words(&["set", LIMIT_OPTION]) {
             self.equals()?;
             AlterAction::LogLimit(if self.word("default") { None } else { Some(self.scalar()?) })
+        } else if self.words(&["connector", "with"])
+            || self.peek_word("set") && self.parser.peek_nth_token_ref(1).token == Token::LParen && self.word("set")
+        {
+            AlterAction::Options(self.option_list()?)
         } else if self.peek_word("set")
             && let Some(option) = RateLimits::OPTIONS.iter().find(|option| self.peek_nth_word(1, option))
         {

@@ -6,14 +6,14 @@ use weir_common::catalog::ObjectKind;
 
 use super::parse::Reader;
 use super::{
-    Body, Column, CreateIndex, CreateSink, CreateSubscription, CreateTable, CreateView, Drop, Ident, Name, OnConflict,
+    Body, Column, CreateIndex, CreateSink, CreateSecret, CreateSubscription, CreateTable, CreateView, Drop, Ident, Name, OnConflict,
     SinkInput,
 };
 use crate::error::{Result, SqlError, SqlState};
 
 impl Reader<'_> {
     pub(super) fn create(&mut self) -> Result<Body> {
-        if ["user", "role", "database", "function", "aggregate", "secret", "connection", "type", "domain"]
+        if ["user", "role", "database", "function", "aggregate", "connection", "type", "domain"]
             .iter()
             .chain(&[
                 "sequence",
@@ -60,6 +60,13 @@ impl Reader<'_> {
             let from = self.name()?;
             let options = self.options()?;
             Ok(Body::CreateSubscription(CreateSubscription { if_not_exists, name, from, options }))
+        } else if self.word("secret") {
+            let if_not_exists = self.if_not_exists();
+            let name = self.name()?;
+            let options = self.options()?;
+            self.expect_word("as")?;
+            let value = self.scalar()?;
+            Ok(Body::CreateSecret(CreateSecret { if_not_exists, name, options, value }))
         } else if self.word("index") {
             self.index()
         } else if self.words(&["unique", "index"]) {
@@ -320,6 +327,8 @@ impl Reader<'_> {
             ObjectKind::Sink
         } else if self.word("subscription") {
             ObjectKind::Subscription
+        } else if self.word("secret") {
+            ObjectKind::Secret
         } else if self.word("index") {
             ObjectKind::Index
         } else if self.word("schema") {

@@ -23,12 +23,14 @@ mod depth;
 mod dialect;
 mod error;
 mod normalize;
+mod options_text;
 mod parse;
 mod precedence;
 mod show;
 mod utility;
 
 pub(crate) use error::parser_error;
+pub use options_text::{redacted, with_options};
 pub use parse::{dialect, parse_expr, parse_query};
 
 /// One statement and its text.
@@ -67,6 +69,7 @@ pub enum Body {
     CreateView(Box<CreateView>),
     CreateIndex(Box<CreateIndex>),
     CreateSink(Box<CreateSink>),
+    CreateSecret(CreateSecret),
     CreateSubscription(CreateSubscription),
     Declare(Box<Declare>),
     Fetch(Fetch),
@@ -242,6 +245,18 @@ pub struct CreateSink {
     pub columns: Vec<Ident>,
 }
 
+/// A value that options name: `password = secret name`.
+#[derive(Clone, Debug)]
+pub struct CreateSecret {
+    pub if_not_exists: bool,
+    pub name: Name,
+    pub options: BTreeMap<String, String>,
+    pub value: String,
+}
+
+/// Begins the value of an option that names a secret; no value that was written begins so.
+pub const SECRET_MARK: char = '\0';
+
 /// A subscription on a relation.
 #[derive(Clone, Debug)]
 pub struct CreateSubscription {
@@ -357,6 +372,8 @@ pub enum AlterAction {
     },
     /// As written; `None`: no limit.
     LogLimit(Option<String>),
+    /// Options of a connector.
+    Options(BTreeMap<String, String>),
     Pause,
     Resume,
 }

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 
 use super::dialect::WeirDialect;
 use super::normalize::normalize;
-use super::{Body, Ident, Name, Statement, depth, parser_error};
+use super::{Body, Ident, Name, SECRET_MARK, Statement, depth, parser_error};
 use crate::error::{Result, SqlError};
 
 /// How deep expressions and queries may nest. Far below what the stack of a worker thread bears.
@@ -399,6 +399,10 @@ impl<'a> Reader<'a> {
                 Ok(format!("{before} -> {after}"))
             })?;
             return Ok((key, order.join(", ")));
+        }
+        if self.peek_word("secret") && matches!(self.parser.peek_nth_token_ref(1).token, Token::Word(_)) {
+            self.parser.next_token();
+            return Ok((key, format!("{SECRET_MARK}{}", self.name()?)));
         }
         Ok((key, self.scalar()?))
     }

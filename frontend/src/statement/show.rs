@@ -70,6 +70,7 @@ impl Reader<'_> {
             ("indexes", ObjectKind::Index),
             ("sinks", ObjectKind::Sink),
             ("subscriptions", ObjectKind::Subscription),
+            ("secrets", ObjectKind::Secret),
         ];
         kinds.into_iter().find(|(word, _)| self.word(word)).map(|(_, kind)| kind)
     }

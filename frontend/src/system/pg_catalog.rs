@@ -389,7 +389,7 @@ fn pg_class(source: &SystemRelations<'_>) -> Rows {
             ObjectKind::MaterializedView => ("m", HEAP),
             ObjectKind::Index => ("i", BTREE),
             ObjectKind::Source => ("f", 0),
-            ObjectKind::View | ObjectKind::Sink | ObjectKind::Subscription => ("v", 0),
+            ObjectKind::View | ObjectKind::Sink | ObjectKind::Subscription | ObjectKind::Secret => ("v", 0),
         };
         let columns = object.columns.iter().filter(|c| !c.hidden).count();
         let class = Class {

@@ -402,5 +402,5 @@ pub fn progress(job: &JobStatus) -> String {
 
 /// Whether a kind of object is a relation with rows or a query of its own.
 pub(super) fn is_relation(kind: ObjectKind) -> bool {
-    !matches!(kind, ObjectKind::Sink | ObjectKind::Subscription)
+    !matches!(kind, ObjectKind::Sink | ObjectKind::Subscription | ObjectKind::Secret)
 }

@@ -3,19 +3,22 @@
 //! A change is a set of catalog entries with what they were made from; meta takes all of them or none. What other objects
 //! say about a renamed one is rewritten with it (`renamed.rs`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_common::JobId;
 use weir_common::catalog::{Object, ObjectKind};
+use weir_connector::{SINK_OPTIONS, SinkSettings, open_sink};
 use weir_meta::logs::LIMIT_OPTION;
 use weir_meta::{Catalog, MetaError};
+use weir_stream::delivery::spec;
 
 use super::renamed::{Renames, Spelled};
-use super::{bytes, exists, is_job_option, rate_limits, tag};
+use super::{bytes, check_options, exists, is_job_option, rate_limits, secret, tag};
 use crate::error::{Result, SqlError, SqlState};
 use crate::session::show::with_article;
 use crate::session::{DEFAULT_USER, Moment, Reply, Session};
-use crate::statement::{Alter, AlterAction, Ident, Name};
+use crate::statement::{self, Alter, AlterAction, Ident, Name};
 
 /// Tries while others change the same objects in between.
 const ATTEMPTS_MAX: usize = 20;
@@ -102,6 +105,12 @@ impl Session {
                 };
                 std::iter::once(object.clone()).chain(readers).map(limited).collect()
             }
+            AlterAction::Options(options) => {
+                let (resolved, secrets) = secret::resolved(moment, options)?;
+                let mut changed = with_options(object, &resolved)?;
+                changed.depends_on.extend(secrets);
+                vec![(object.clone(), changed)]
+            }
             AlterAction::Pause | AlterAction::Resume => vec![],
         })
     }
@@ -172,6 +181,36 @@ fn renamed(catalog: &Catalog, moves: Vec<(Arc<Object>, Spelled)>) -> Changes {
     ids.iter().filter_map(|id| catalog.get(*id)).map(changed).collect()
 }
 
+/// Options that make a sink what it is: with others it would be another one.
+const FIXED: [&str; 8] = [
+    "connector",
+    "type",
+    "force_append_only",
+    "primary_key",
+    "snapshot",
+    "database.name",
+    "table.name",
+    "warehouse.path",
+];
+
+/// A sink with other options of its connector.
+fn with_options(object: &Arc<Object>, options: &BTreeMap<String, String>) -> Result<Object> {
+    if let Some(fixed) = options.keys().find(|name| FIXED.contains(&name.as_str())) {
+        let message = format!("option \"{fixed}\" of a sink cannot be changed");
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_hint("Create another sink."));
+    }
+    let mut changed = object.as_ref().clone();
+    changed.options.extend(options.iter().map(|(name, value)| (name.clone(), value.clone())));
+    SinkSettings::parse(&changed.options)?;
+    if changed.into.is_some() || changed.options.get("connector").is_some_and(|c| c == "blackhole") {
+        check_options(&changed.options, |name| SINK_OPTIONS.contains(&name))?;
+    } else {
+        open_sink(&spec(&changed))?;
+    }
+    changed.definition = statement::with_options(&changed.definition, options);
+    Ok(changed)
+}
+
 fn absent(alter: &Alter) -> Result<Reply> {
     let message = format!("{} \"{}\" does not exist", alter.kind.sql(), alter.name.name.value);
     if alter.if_exists {
@@ -194,6 +233,10 @@ fn check_kind(alter: &Alter, object: &Object) -> Result<()> {
     match &alter.action {
         RateLimit { option, .. } if !rate_limits(object.kind).contains(option) => {
             refuse(format!("{} has no {option}", with_article(object.kind)))
+        }
+        AlterAction::Options(_) if object.kind != ObjectKind::Sink => {
+            let message = format!("the options of {} cannot be changed", with_article(object.kind));
+            Err(alter.name.mark(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)))
         }
         AlterAction::LogLimit(_) if !is_job_option(object.kind, LIMIT_OPTION) => {
             refuse(format!("{} has no {LIMIT_OPTION}", with_article(object.kind)))

@@ -15,7 +15,7 @@ use weir_stream::rate_limit::RateLimits;
 use super::{Moment, Reply, Session};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::{self, Bound, Planned};
-use crate::statement::{Body, Ident, Name, Statement};
+use crate::statement::{self, Body, Ident, Name, Statement};
 
 mod alter;
 mod backfill_order;
@@ -24,6 +24,7 @@ mod index;
 mod names;
 mod renamed;
 mod schema;
+mod secret;
 mod sink;
 mod subscription;
 mod table;
@@ -50,7 +51,10 @@ impl New<'_> {
             columns: vec![],
             primary_key: vec![],
             append_only: false,
-            definition: self.statement.text.clone(),
+            definition: match self.kind {
+                ObjectKind::Sink | ObjectKind::Source | ObjectKind::Table => statement::redacted(&self.statement.text),
+                _ => self.statement.text.clone(),
+            },
             query: None,
             options: Default::default(),
             format: None,
@@ -131,7 +135,7 @@ impl Session {
             ObjectKind::Table => "streaming_parallelism_for_table",
             ObjectKind::Index => "streaming_parallelism_for_index",
             ObjectKind::Sink => "streaming_parallelism_for_sink",
-            ObjectKind::Source | ObjectKind::View | ObjectKind::MaterializedView | ObjectKind::Subscription => {
+            ObjectKind::Source | ObjectKind::View | ObjectKind::MaterializedView | ObjectKind::Subscription | ObjectKind::Secret => {
                 "streaming_parallelism_for_materialized_view"
             }
         };
@@ -195,13 +199,13 @@ fn rate_limits(kind: ObjectKind) -> &'static [&'static str] {
         ObjectKind::Index => &["backfill_rate_limit"],
         ObjectKind::Sink => &["backfill_rate_limit", "source_rate_limit", "sink_rate_limit"],
         ObjectKind::Source => &["source_rate_limit"],
-        ObjectKind::View | ObjectKind::Subscription => &[],
+        ObjectKind::View | ObjectKind::Subscription | ObjectKind::Secret => &[],
     }
 }
 
 /// The options that jobs of this kind have, beside those of a connector.
 fn is_job_option(kind: ObjectKind, name: &str) -> bool {
-    let has_log = matches!(kind, ObjectKind::Table | ObjectKind::MaterializedView);
+    let has_log = matches!(kind, ObjectKind::Table | ObjectKind::MaterializedView | ObjectKind::Sink);
     rate_limits(kind).contains(&name)
         || has_log && name == LIMIT_OPTION
         || kind == ObjectKind::MaterializedView && name == backfill_order::OPTION

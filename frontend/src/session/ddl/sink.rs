@@ -12,7 +12,7 @@ use weir_connector::{SINK_OPTIONS, SinkKind, SinkSettings, open_sink};
 use weir_meta::Catalog;
 use weir_stream::delivery::spec;
 
-use super::{Planned, check_options, dependencies, names, select_all};
+use super::{Planned, secret, check_options, dependencies, names, select_all};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::{self, Bound};
 use crate::session::dml::query_into;
@@ -32,6 +32,8 @@ struct Design {
 impl Session {
     pub(in crate::session) async fn create_sink(&self, sink: &CreateSink, statement: &Statement) -> Result<Reply> {
         let moment = self.moment()?;
+        let (options, secrets) = secret::resolved(&moment, &sink.options)?;
+        let sink = &CreateSink { options, ..sink.clone() };
         let new = match self.place(&moment, &sink.name, ObjectKind::Sink, sink.if_not_exists, statement)? {
             Ok(new) => new,
             Err(reply) => return Ok(reply),
@@ -40,6 +42,7 @@ impl Session {
         let mut object = new.object(&self.user);
         object.depends_on = dependencies(&design.bound);
         object.depends_on.extend(design.target);
+        object.depends_on.extend(secrets);
         object.into = design.target;
         object.options = self.job_options(&moment, ObjectKind::Sink, &sink.options)?;
         decouple(&moment, &mut object)?;
