@@ -17,6 +17,7 @@ use weir_stream::message::Barrier;
 use weir_stream::rate_limit::{Allowance, RateLimits};
 
 use crate::controller::{Action, BackfillState, Event, JobController};
+use crate::log_readers::LogReaders;
 use crate::meta_store::MetaStore;
 
 /// The first pause after a failure; each further one is twice as long.
@@ -134,9 +135,7 @@ pub struct Job {
     limits: RateLimits,
     dml: tokio::sync::Mutex<Allowance>,
     readers: Mutex<Vec<(JobId, mpsc::UnboundedSender<ShellEvent>)>>,
-    offsets: Mutex<BTreeMap<JobId, Epoch>>,
-    /// Every commit after this epoch left its changes in the log, unless they were truncated since.
-    logged_after: Mutex<Option<Epoch>>,
+    log_readers: Mutex<LogReaders>,
 }
 
 impl Job {
@@ -187,41 +186,34 @@ impl Job {
 
     /// From here on the job keeps its log for this reader, and tells it about its frontier.
     pub fn add_reader(&self, reader: JobId, offset: Epoch, events: mpsc::UnboundedSender<ShellEvent>) {
-        lock(&self.offsets).insert(reader, offset);
+        lock(&self.log_readers).add_job(reader, offset);
         lock(&self.readers).push((reader, events));
     }
 
     /// Keeps the log after an epoch for a reader that is no job.
     pub fn keep_log(&self, reader: JobId, after: Epoch) {
-        let mut offsets = lock(&self.offsets);
-        let offset = offsets.entry(reader).or_insert(after);
-        *offset = (*offset).max(after);
+        lock(&self.log_readers).keep(reader, after);
     }
 
     /// The reader is gone.
     pub fn remove_reader(&self, reader: JobId) {
         lock(&self.readers).retain(|(id, _)| *id != reader);
-        let mut offsets = lock(&self.offsets);
-        offsets.remove(&reader);
-        if offsets.is_empty() {
-            *lock(&self.logged_after) = None;
-        }
+        lock(&self.log_readers).remove(reader);
     }
 
     /// The log has been kept since this epoch at the latest.
     pub fn log_is_kept(&self, after: Epoch) {
-        let mut known = lock(&self.logged_after);
-        *known = Some(known.map_or(after, |known| known.min(after)));
+        lock(&self.log_readers).log_is_kept(after);
     }
 
     /// The epoch after which the log is complete, if it is kept.
     pub fn logged_after(&self) -> Option<Epoch> {
-        *lock(&self.logged_after)
+        lock(&self.log_readers).logged_after()
     }
 
     /// Committed offsets of the readers.
     pub fn offsets(&self) -> BTreeMap<JobId, Epoch> {
-        lock(&self.offsets).clone()
+        lock(&self.log_readers).offsets().clone()
     }
 
     /// The commits that were begun before this call have ended.
@@ -232,13 +224,11 @@ impl Job {
     }
 
     fn set_offset(&self, reader: JobId, offset: Epoch) {
-        if let Some(known) = lock(&self.offsets).get_mut(&reader) {
-            *known = (*known).max(offset);
-        }
+        lock(&self.log_readers).advance(reader, offset);
     }
 
-    fn has_readers(&self) -> bool {
-        !lock(&self.offsets).is_empty()
+    fn keeps_log(&self) -> bool {
+        lock(&self.log_readers).keeps_log()
     }
 
     fn tell_readers(&self, frontier: Epoch, changed: Epoch) {
@@ -305,8 +295,7 @@ pub fn spawn(
         state,
         stats: Arc::new(JobStats::default()),
         readers: Mutex::new(Vec::new()),
-        offsets: Mutex::new(BTreeMap::new()),
-        logged_after: Mutex::new(None),
+        log_readers: Mutex::default(),
     });
     let shell = Shell {
         controller: JobController::new(frontier, &plan.inputs, has_source(&plan)),
@@ -528,7 +517,7 @@ impl Shell {
                 let collected = self.collected.remove(&epoch).expect("an epoch is committed after it was collected");
                 let running = self.running.as_ref().expect("a commit is begun while the job runs");
                 self.committing = true;
-                running.commit(collected, self.job.has_readers(), persist);
+                running.commit(collected, self.job.keeps_log(), persist);
             }
             Action::Publish { frontier, changed } => {
                 self.state.send_modify(|s| {

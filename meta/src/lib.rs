@@ -8,6 +8,7 @@
 //! meta_store.rs   the objects, durably
 //! clock.rs        epochs: by interval and on demand
 //! controller.rs   decides for one job: a pure machine
+//! log_readers.rs  decides what becomes of a change log: pure
 //! logs.rs         keeps, truncates and limits change logs
 //! job.rs          carries out what the controller decides: one task per job
 //! ```
@@ -17,6 +18,7 @@ pub mod clock;
 pub mod controller;
 pub mod error;
 pub mod job;
+pub mod log_readers;
 pub mod logs;
 pub mod meta;
 pub mod meta_store;

@@ -19,6 +19,7 @@ use weir_storage::{StorageError, Store};
 use crate::clock::now_ms;
 use crate::error::{MetaError, Result};
 use crate::job::Job;
+use crate::log_readers::{LogState, decide};
 use crate::meta::{Meta, Shared};
 
 /// How often logs are looked after.
@@ -92,18 +93,16 @@ async fn look_after(
     done: &mut Epoch,
 ) -> std::result::Result<(), StorageError> {
     let limit = job.object().options.get(LIMIT_OPTION).and_then(|bytes| bytes.parse().ok());
-    let cut = limit.and_then(|limit| store.log_excess(table, limit));
-    if let Some(cut) = cut {
-        for subscription in subscriptions {
-            job.keep_log(*subscription, cut);
-        }
-    }
-    let slowest = job.offsets().into_iter().min_by_key(|(_, offset)| *offset);
-    job.hold(slowest.filter(|(_, offset)| cut.is_some_and(|cut| *offset < cut)).map(|(reader, _)| reader));
+    let excess = limit.and_then(|limit| store.log_excess(table, limit));
+    let offsets = job.offsets();
     let state = job.now();
-    // Without readers nothing of it is wanted any more.
-    let read = slowest.map_or(state.frontier, |(_, offset)| offset);
-    if read > *done && state.changed > *done {
+    let log = LogState { frontier: state.frontier, changed: state.changed, excess, truncated: *done };
+    let decision = decide(&offsets, subscriptions, log);
+    for (subscription, after) in decision.lost {
+        job.keep_log(subscription, after);
+    }
+    job.hold(decision.hold);
+    if let Some(read) = decision.truncate_to {
         let store = store.clone();
         let result = tokio::task::spawn_blocking(move || store.truncate_log(table, read)).await;
         // An error of the thread is that of a shutdown.
