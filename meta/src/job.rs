@@ -17,7 +17,7 @@ use weir_stream::message::Barrier;
 use weir_stream::rate_limit::{Allowance, RateLimits};
 
 use crate::controller::{Action, BackfillState, Event, JobController};
-use crate::log_readers::LogReaders;
+use crate::log_readers::{Decision, LogReaders, LogState};
 use crate::meta_store::MetaStore;
 
 /// The first pause after a failure; each further one is twice as long.
@@ -190,9 +190,24 @@ impl Job {
         lock(&self.readers).push((reader, events));
     }
 
-    /// Keeps the log after an epoch for a reader that is no job.
-    pub fn keep_log(&self, reader: JobId, after: Epoch) {
-        lock(&self.log_readers).keep(reader, after);
+    /// From here on the job keeps its log for a subscription, as far as it is after an epoch.
+    pub fn add_subscription(&self, reader: JobId, after: Epoch) {
+        lock(&self.log_readers).add_subscription(reader, after);
+    }
+
+    /// A reader has what is up to this epoch, or needs it no more.
+    pub fn set_offset(&self, reader: JobId, offset: Epoch) {
+        lock(&self.log_readers).advance(reader, offset);
+    }
+
+    /// What becomes of the log, of which so much was truncated, and so much is in excess of its limit.
+    pub fn decide(&self, truncated: Epoch, excess: Option<Epoch>) -> Decision {
+        let (frontier, changed) = {
+            let state = self.state.borrow();
+            (state.frontier, state.changed)
+        };
+        // Looked at after the frontier: a reader that is new since needs nothing up to there.
+        lock(&self.log_readers).decide(LogState { frontier, changed, excess, truncated })
     }
 
     /// The reader is gone.
@@ -213,7 +228,7 @@ impl Job {
 
     /// Committed offsets of the readers.
     pub fn offsets(&self) -> BTreeMap<JobId, Epoch> {
-        lock(&self.log_readers).offsets().clone()
+        lock(&self.log_readers).offsets()
     }
 
     /// The commits that were begun before this call have ended.
@@ -221,10 +236,6 @@ impl Job {
         let (sender, receiver) = oneshot::channel();
         let _ = self.events.send(ShellEvent::Settle(sender));
         let _ = receiver.await;
-    }
-
-    fn set_offset(&self, reader: JobId, offset: Epoch) {
-        lock(&self.log_readers).advance(reader, offset);
     }
 
     fn keeps_log(&self) -> bool {
@@ -476,7 +487,6 @@ impl Shell {
 
     fn committed(&mut self, epoch: Epoch, persisted: bool, backfills: Vec<Backfill>) {
         self.committing = false;
-        self.settle();
         let following = self.state.borrow().created;
         if persisted {
             for input in &self.around.inputs {
@@ -525,9 +535,15 @@ impl Shell {
                     s.changed = changed;
                 });
                 self.job.tell_readers(frontier, changed);
+                // Not before the frontier is told: who waits takes the changes after it for those that are in the log.
+                self.settle();
             }
             Action::Created => {
                 self.caught_up = true;
+                // The process may have begun after the commit that caught up: then no later one need tell this. What was
+                // published last is what that commit was, and durable.
+                let frontier = self.state.borrow().frontier;
+                self.around.inputs.iter().for_each(|input| input.set_offset(self.job.id, frontier));
                 self.finish_creation().await;
             }
             Action::Stop => {

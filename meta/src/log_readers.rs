@@ -4,7 +4,8 @@
 //! Invariants
 //! - an offset only grows;
 //! - nothing after the offset of a reader is truncated;
-//! - only a subscription loses what it has not read, and only to a limit; for a job the relation is held back.
+//! - only a subscription loses what it has not read, and only to a limit; for a job the relation is held back;
+//! - who was removed does not come back by a late word of how far it is.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +14,16 @@ use weir_common::{Epoch, JobId};
 /// The readers of a change log.
 #[derive(Debug, Default)]
 pub struct LogReaders {
-    /// What is committed of each job, and what is kept for each subscription.
-    offsets: BTreeMap<JobId, Epoch>,
+    readers: BTreeMap<JobId, Reader>,
     /// Every commit after this epoch left its changes in the log, unless they were truncated since.
     logged_after: Option<Epoch>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reader {
+    /// What a job has committed, or before what is kept for a subscription.
+    offset: Epoch,
+    is_job: bool,
 }
 
 /// A change log, as far as is to be known to decide what becomes of it.
@@ -46,33 +53,33 @@ pub struct Decision {
 impl LogReaders {
     /// A job reads the log from here on.
     pub fn add_job(&mut self, reader: JobId, offset: Epoch) {
-        self.offsets.insert(reader, offset);
+        self.readers.insert(reader, Reader { offset, is_job: true });
     }
 
-    /// Keeps the log after an epoch for a reader that is no job.
-    pub fn keep(&mut self, reader: JobId, after: Epoch) {
-        let offset = self.offsets.entry(reader).or_insert(after);
-        *offset = (*offset).max(after);
+    /// The log is kept for a subscription from here on.
+    pub fn add_subscription(&mut self, reader: JobId, after: Epoch) {
+        let known = self.readers.entry(reader).or_insert(Reader { offset: after, is_job: false });
+        known.offset = known.offset.max(after);
     }
 
     /// A reader has got so far, if it still is one.
     pub fn advance(&mut self, reader: JobId, offset: Epoch) {
-        if let Some(known) = self.offsets.get_mut(&reader) {
-            *known = (*known).max(offset);
+        if let Some(known) = self.readers.get_mut(&reader) {
+            known.offset = known.offset.max(offset);
         }
     }
 
     /// A reader is gone.
     pub fn remove(&mut self, reader: JobId) {
-        self.offsets.remove(&reader);
-        if self.offsets.is_empty() {
+        self.readers.remove(&reader);
+        if self.readers.is_empty() {
             self.logged_after = None;
         }
     }
 
     /// Whether the changes of a commit that begins now go to the log.
     pub fn keeps_log(&self) -> bool {
-        !self.offsets.is_empty()
+        !self.readers.is_empty()
     }
 
     /// The log has been kept since this epoch at the latest.
@@ -86,30 +93,27 @@ impl LogReaders {
     }
 
     /// How far the readers are.
-    pub fn offsets(&self) -> &BTreeMap<JobId, Epoch> {
-        &self.offsets
+    pub fn offsets(&self) -> BTreeMap<JobId, Epoch> {
+        self.readers.iter().map(|(id, reader)| (*id, reader.offset)).collect()
     }
-}
 
-/// What becomes of a log with these readers, of which some are subscriptions.
-pub fn decide(offsets: &BTreeMap<JobId, Epoch>, subscriptions: &[JobId], log: LogState) -> Decision {
-    let mut decision = Decision::default();
-    let mut offsets = offsets.clone();
-    if let Some(excess) = log.excess {
-        for subscription in subscriptions {
-            if offsets.get(subscription).is_none_or(|offset| *offset < excess) {
-                offsets.insert(*subscription, excess);
-                decision.lost.push((*subscription, excess));
+    /// What becomes of the log now. `lost` is noted already, the rest is the caller's.
+    pub fn decide(&mut self, log: LogState) -> Decision {
+        let mut lost = Vec::new();
+        if let Some(excess) = log.excess {
+            for (id, reader) in self.readers.iter_mut().filter(|(_, r)| !r.is_job && r.offset < excess) {
+                reader.offset = excess;
+                lost.push((*id, excess));
             }
         }
+        let slowest = self.readers.iter().min_by_key(|(_, reader)| reader.offset);
+        let is_behind = |reader: &Reader| log.excess.is_some_and(|excess| reader.offset < excess);
+        let hold = slowest.filter(|(_, reader)| is_behind(reader)).map(|(id, _)| *id);
+        // Without readers nothing of it is wanted any more. What a retention has passed may still be to come.
+        let read = slowest.map_or(log.frontier, |(_, reader)| reader.offset.min(log.frontier));
+        let truncate_to = (read > log.truncated && log.changed > log.truncated).then_some(read);
+        Decision { truncate_to, hold, lost }
     }
-    let slowest = offsets.into_iter().min_by_key(|(_, offset)| *offset);
-    let is_behind = |offset| log.excess.is_some_and(|excess| offset < excess);
-    decision.hold = slowest.filter(|(_, offset)| is_behind(*offset)).map(|(reader, _)| reader);
-    // Without readers nothing of it is wanted any more.
-    let read = slowest.map_or(log.frontier, |(_, offset)| offset);
-    decision.truncate_to = (read > log.truncated && log.changed > log.truncated).then_some(read);
-    decision
 }
 
 #[cfg(test)]
@@ -120,13 +124,19 @@ mod tests {
     const SUBSCRIPTION: JobId = JobId(2);
 
     fn check(offsets: &[(JobId, u64)], excess: Option<u64>, expected: (Option<u64>, Option<JobId>, Option<u64>)) {
-        let offsets = offsets.iter().map(|(reader, offset)| (*reader, Epoch(*offset))).collect();
+        let mut readers = LogReaders::default();
+        for (reader, offset) in offsets {
+            match *reader == JOB {
+                true => readers.add_job(*reader, Epoch(*offset)),
+                false => readers.add_subscription(*reader, Epoch(*offset)),
+            }
+        }
         let excess = excess.map(Epoch);
         let log = LogState { frontier: Epoch(10), changed: Epoch(9), excess, truncated: Epoch(2) };
         let (truncate_to, hold, lost) = expected;
         let lost = lost.map(|epoch| (SUBSCRIPTION, Epoch(epoch))).into_iter().collect();
         let expected = Decision { truncate_to: truncate_to.map(Epoch), hold, lost };
-        assert_eq!(decide(&offsets, &[SUBSCRIPTION], log), expected);
+        assert_eq!(readers.decide(log), expected);
     }
 
     #[test]
@@ -140,10 +150,10 @@ mod tests {
     #[test]
     fn without_readers_all_of_a_log_goes() {
         let log = LogState { frontier: Epoch(10), changed: Epoch(9), excess: None, truncated: Epoch(2) };
-        assert_eq!(decide(&BTreeMap::new(), &[], log).truncate_to, Some(Epoch(10)));
+        assert_eq!(LogReaders::default().decide(log).truncate_to, Some(Epoch(10)));
         // Nothing was added since it was truncated last.
         let log = LogState { truncated: Epoch(9), ..log };
-        assert_eq!(decide(&BTreeMap::new(), &[], log), Decision::default());
+        assert_eq!(LogReaders::default().decide(log), Decision::default());
     }
 
     #[test]
@@ -163,7 +173,7 @@ mod tests {
     fn a_log_that_nobody_reads_is_not_known_to_be_complete() {
         let mut readers = LogReaders::default();
         readers.add_job(JOB, Epoch(3));
-        readers.keep(SUBSCRIPTION, Epoch(4));
+        readers.add_subscription(SUBSCRIPTION, Epoch(4));
         readers.log_is_kept(Epoch(4));
         readers.log_is_kept(Epoch(3));
         readers.log_is_kept(Epoch(5));
@@ -178,8 +188,7 @@ mod tests {
         let mut readers = LogReaders::default();
         readers.add_job(JOB, Epoch(3));
         readers.advance(JOB, Epoch(2));
-        readers.keep(JOB, Epoch(1));
         readers.advance(SUBSCRIPTION, Epoch(9));
-        assert_eq!(readers.offsets(), &BTreeMap::from([(JOB, Epoch(3))]));
+        assert_eq!(readers.offsets(), BTreeMap::from([(JOB, Epoch(3))]));
     }
 }
