@@ -45,6 +45,8 @@ pub enum Event {
     Rebuild,
     /// What reads inputs takes no epoch while it is held.
     Hold { held: bool },
+    /// An input is held back until this job has read its log.
+    CatchUp,
     /// Enough waiting: the pause or new plan that this generation was told of takes place now.
     Halt { generation: Generation },
     /// The actors run. `following`: no reader has anything left to backfill, and all were aligned when last committed.
@@ -124,6 +126,8 @@ enum After {
 struct Input {
     frontier: Epoch,
     changed: Epoch,
+    /// `changed` when an epoch was let in last that each reader goes on by itself with.
+    taken: Epoch,
 }
 
 /// An epoch that was injected.
@@ -169,6 +173,8 @@ pub struct JobController {
     attempt: u32,
     /// No epoch of the inputs is taken.
     held: bool,
+    /// An input waits for this job. Its readers go on even if they can't be put on one epoch before that.
+    waited_for: bool,
     /// No epoch is let in any more, and this follows the commit of the open ones.
     halting: Option<After>,
 }
@@ -176,7 +182,7 @@ pub struct JobController {
 impl JobController {
     /// Of a job whose committed frontier is `frontier` ([`Epoch::ZERO`]: none yet).
     pub fn new(frontier: Epoch, inputs: &[JobId], has_source: bool) -> JobController {
-        let input = Input { frontier: Epoch::ZERO, changed: Epoch::ZERO };
+        let input = Input { frontier: Epoch::ZERO, changed: Epoch::ZERO, taken: Epoch::ZERO };
         JobController {
             phase: Phase::Stopped,
             generation: Generation(0),
@@ -197,6 +203,7 @@ impl JobController {
             committing: false,
             attempt: 0,
             held: false,
+            waited_for: false,
             halting: None,
         }
     }
@@ -225,6 +232,10 @@ impl JobController {
             Event::Start => self.start(),
             Event::Hold { held } => {
                 self.held = held;
+                self.advance()
+            }
+            Event::CatchUp => {
+                self.waited_for = true;
                 self.advance()
             }
             Event::Pause => self.halt(After::Stay),
@@ -321,6 +332,8 @@ impl JobController {
         self.backfill = None;
         self.asked = 0;
         self.unaligned = 0;
+        self.waited_for = false;
+        self.inputs.values_mut().for_each(|input| input.taken = Epoch::ZERO);
         if !self.inputs.is_empty() {
             // The inputs may have nothing newer than what the failed generation was about to commit. A root instead waits
             // for a newer tick, so that none of its epochs ever means two things: DML is acknowledged by epoch.
@@ -374,6 +387,11 @@ impl JobController {
                     self.aligned = true;
                     return self.advance_to(reached, true, true);
                 }
+                // An input that is held back does not get to an epoch beyond the last one, unless its log is read first.
+                let can_read = self.inputs.values().any(|i| i.changed > i.taken);
+                if self.waited_for && can_read && self.tick > self.last_injected {
+                    return self.advance_to(self.tick, false, true);
+                }
                 self.ask()
             }
             _ if self.tick > self.last_injected && self.is_paced() => self.advance_to(self.tick, false, true),
@@ -399,7 +417,11 @@ impl JobController {
         if active {
             self.dirty = false;
             self.last_injected = epoch;
-            self.unaligned += u32::from(!aligned);
+            if !aligned {
+                self.unaligned += 1;
+                self.waited_for = false;
+                self.inputs.values_mut().for_each(|input| input.taken = input.changed);
+            }
             self.open.push_back(OpenEpoch { epoch, aligned, collected: false, changed: false });
             return vec![Action::Inject { epoch, aligned }];
         }

@@ -161,6 +161,9 @@ impl Job {
 
     /// Holds the relation back until a reader has read its log, or lets it go on.
     pub fn hold(&self, reader: Option<JobId>) {
+        for (_, events) in lock(&self.readers).iter().filter(|(id, _)| Some(*id) == reader) {
+            let _ = events.send(ShellEvent::Control(Event::CatchUp));
+        }
         if self.state.borrow().held_by != reader {
             let _ = self.events.send(ShellEvent::Hold(reader));
         }
@@ -488,15 +491,14 @@ impl Shell {
     fn committed(&mut self, epoch: Epoch, persisted: bool, backfills: Vec<Backfill>) {
         self.committing = false;
         let following = self.state.borrow().created;
-        if persisted {
-            for input in &self.around.inputs {
-                let id = input.id;
-                let of_input = backfills.iter().filter(|b| b.input == id).map(|b| b.offset).min();
-                // A reader that follows is where its job is.
-                let offset = if following { Some(epoch) } else { of_input };
-                if let Some(offset) = offset {
-                    input.set_offset(self.job.id, offset);
-                }
+        for input in &self.around.inputs {
+            let id = input.id;
+            let of_input = backfills.iter().filter(|b| b.input == id).map(|b| b.offset).min();
+            // A reader that follows is where its job is. One that backfills is where its progress says: if nothing was written,
+            // it has not moved, but this process may not know yet.
+            let offset = if following { persisted.then_some(epoch) } else { of_input };
+            if let Some(offset) = offset {
+                input.set_offset(self.job.id, offset);
             }
         }
         self.state.send_modify(|s| {

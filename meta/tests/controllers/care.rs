@@ -43,6 +43,9 @@ impl World {
                         self.saw(if decision.hold.is_some() { "held" } else { "let go" });
                         self.send(id, Event::Hold { held: decision.hold.is_some() });
                     }
+                    if let Some(reader) = decision.hold {
+                        self.send(reader, Event::CatchUp);
+                    }
                     decision.truncate_to.map_or(Stage::Next, |up_to| Stage::Truncate(id, up_to))
                 }
                 None => Stage::Next,

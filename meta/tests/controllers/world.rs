@@ -105,8 +105,10 @@ impl World {
     }
 
     pub fn send(&mut self, id: JobId, event: Event) {
-        self.busy = true;
+        // What is said every time is no news.
+        self.busy |= event != Event::CatchUp;
         for action in self.job(id).controller.on(event) {
+            self.busy = true;
             self.perform(id, action);
         }
     }
@@ -289,7 +291,13 @@ impl World {
     fn read_on(&mut self, progress: &mut Progress) -> bool {
         let mut moved = false;
         for (input, reader) in &mut progress.readers {
-            let (frontier, finished) = (self.disk.jobs[input].frontier, reader.finished());
+            let frontier = self.disk.jobs[input].frontier;
+            if reader.actors.iter().all(Option::is_some) {
+                moved |= reader.left > 0;
+                reader.left = reader.left.saturating_sub(1);
+            }
+            // One that has finished takes all of the log that there is.
+            let finished = reader.finished();
             for offset in &mut reader.actors {
                 // One may wait for another relation, or for its rate limit.
                 if !finished && !self.rng.random_bool(0.7) {
@@ -299,11 +307,8 @@ impl World {
                     let log = &self.disk.jobs[input].log;
                     log.read(offset, frontier.max(offset)).expect("the log was truncated before it was read");
                 }
-                moved |= !finished || *offset != Some(frontier);
+                moved |= *offset != Some(frontier);
                 *offset = Some(offset.map_or(frontier, |offset| offset.max(frontier)));
-            }
-            if reader.actors.iter().all(Option::is_some) {
-                reader.left = reader.left.saturating_sub(1);
             }
         }
         moved
@@ -343,8 +348,8 @@ impl World {
         let Some(commit) = job.committing.take_if(|commit| commit.landed) else { return };
         let following = job.created;
         job.committed = commit.collected.progress.clone();
-        if commit.persisted {
-            for (input, reader) in &commit.collected.progress.readers {
+        for (input, reader) in &commit.collected.progress.readers {
+            if commit.persisted || !following {
                 let offset = if following { commit.epoch } else { reader.reported() };
                 self.job(*input).log_readers.advance(id, offset);
             }
