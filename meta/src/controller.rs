@@ -45,6 +45,9 @@ pub enum Event {
     Rebuild,
     /// What reads inputs takes no epoch while it is held.
     Hold { held: bool },
+    /// Before this process a reader took what was there up to this epoch. Empty epochs are not stored, so it may be beyond the
+    /// frontier that the job was found with.
+    Taken { epoch: Epoch },
     /// An input is held back until this job has read its log.
     CatchUp,
     /// Enough waiting: the pause or new plan that this generation was told of takes place now.
@@ -127,7 +130,7 @@ struct Input {
     frontier: Epoch,
     changed: Epoch,
     /// `changed` when an epoch was let in last that each reader goes on by itself with.
-    taken: Epoch,
+    seen: Epoch,
 }
 
 /// An epoch that was injected.
@@ -153,6 +156,8 @@ pub struct JobController {
     inputs: BTreeMap<JobId, Input>,
     /// Reads a source of its own, so that every tick may bring rows.
     has_source: bool,
+    /// Readers have taken the epochs up to here. A source must not put rows into them any more.
+    taken: Epoch,
     /// DML rows wait, or the job is new: the next tick must go through the actors.
     dirty: bool,
     /// Readers are aligned.
@@ -182,7 +187,7 @@ pub struct JobController {
 impl JobController {
     /// Of a job whose committed frontier is `frontier` ([`Epoch::ZERO`]: none yet).
     pub fn new(frontier: Epoch, inputs: &[JobId], has_source: bool) -> JobController {
-        let input = Input { frontier: Epoch::ZERO, changed: Epoch::ZERO, taken: Epoch::ZERO };
+        let input = Input { frontier: Epoch::ZERO, changed: Epoch::ZERO, seen: Epoch::ZERO };
         JobController {
             phase: Phase::Stopped,
             generation: Generation(0),
@@ -191,6 +196,7 @@ impl JobController {
             persisted: frontier > Epoch::ZERO,
             inputs: inputs.iter().map(|job| (*job, input)).collect(),
             has_source,
+            taken: Epoch::ZERO,
             dirty: frontier == Epoch::ZERO,
             aligned: false,
             backfill: None,
@@ -233,6 +239,10 @@ impl JobController {
             Event::Hold { held } => {
                 self.held = held;
                 self.advance()
+            }
+            Event::Taken { epoch } => {
+                self.taken = self.taken.max(epoch);
+                vec![]
             }
             Event::CatchUp => {
                 self.waited_for = true;
@@ -333,11 +343,11 @@ impl JobController {
         self.asked = 0;
         self.unaligned = 0;
         self.waited_for = false;
-        self.inputs.values_mut().for_each(|input| input.taken = Epoch::ZERO);
+        self.inputs.values_mut().for_each(|input| input.seen = Epoch::ZERO);
         if !self.inputs.is_empty() {
             // The inputs may have nothing newer than what the failed generation was about to commit. A root instead waits
             // for a newer tick, so that none of its epochs ever means two things: DML is acknowledged by epoch.
-            self.last_injected = self.frontier;
+            self.last_injected = if self.has_source { self.frontier.max(self.taken) } else { self.frontier };
         }
         // What the failed generation took in and did not commit must go through again; so must DML rows that waited.
         self.dirty = true;
@@ -388,7 +398,7 @@ impl JobController {
                     return self.advance_to(reached, true, true);
                 }
                 // An input that is held back does not get to an epoch beyond the last one, unless its log is read first.
-                let can_read = self.inputs.values().any(|i| i.changed > i.taken);
+                let can_read = self.inputs.values().any(|i| i.changed > i.seen);
                 if self.waited_for && can_read && self.tick > self.last_injected {
                     return self.advance_to(self.tick, false, true);
                 }
@@ -420,7 +430,7 @@ impl JobController {
             if !aligned {
                 self.unaligned += 1;
                 self.waited_for = false;
-                self.inputs.values_mut().for_each(|input| input.taken = input.changed);
+                self.inputs.values_mut().for_each(|input| input.seen = input.changed);
             }
             self.open.push_back(OpenEpoch { epoch, aligned, collected: false, changed: false });
             return vec![Action::Inject { epoch, aligned }];

@@ -157,6 +157,11 @@ mod tests {
     }
 
     #[test]
+    fn what_is_still_to_come_is_not_truncated() {
+        check(&[(SUBSCRIPTION, 12)], None, (Some(10), None, None));
+    }
+
+    #[test]
     fn a_full_log_costs_a_subscription_its_oldest_changes() {
         check(&[(JOB, 9), (SUBSCRIPTION, 4)], Some(6), (Some(6), None, Some(6)));
         check(&[(JOB, 9), (SUBSCRIPTION, 6)], Some(6), (Some(6), None, None));

@@ -56,7 +56,7 @@ impl World {
                     self.truncated.insert(id, up_to);
                     self.saw("truncated");
                     self.busy = true;
-                    self.check_truncation(id, up_to);
+                    self.check_truncation(id);
                 }
                 Stage::Next
             }

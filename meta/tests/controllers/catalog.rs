@@ -58,7 +58,8 @@ impl World {
     }
 
     fn create(&mut self, relations: &[JobId]) -> Ddl {
-        let mut inputs: Vec<_> = relations.iter().copied().filter(|_| self.rng.random_bool(0.5)).collect();
+        // The newest first, so that there are views on views.
+        let mut inputs: Vec<_> = relations.iter().rev().copied().filter(|_| self.rng.random_bool(0.6)).collect();
         inputs.truncate(3);
         let reader = |world: &mut World| Reader { left: world.rng.random_range(1..4), actors: vec![None] };
         let readers = inputs.iter().map(|input| (*input, reader(self))).collect();

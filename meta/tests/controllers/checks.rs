@@ -61,7 +61,8 @@ impl World {
     }
 
     /// No job needs what was truncated.
-    pub fn check_truncation(&self, id: JobId, up_to: Epoch) {
+    pub fn check_truncation(&self, id: JobId) {
+        let truncated = self.disk.jobs[&id].log.truncated;
         for (reader, stored) in self.disk.jobs.iter().filter(|(_, stored)| stored.inputs.contains(&id)) {
             let needs = match stored.progress.following {
                 true => Some(stored.frontier),
@@ -69,7 +70,7 @@ impl World {
             };
             let running = self.jobs.get(reader).and_then(|job| job.progress.readers.get(&id)?.needs());
             let needs = needs.into_iter().chain(running).min();
-            assert!(needs.is_none_or(|offset| offset >= up_to), "what job {reader} needs of {id} was truncated");
+            assert!(needs.is_none_or(|offset| offset >= truncated), "what job {reader} needs of {id} was truncated");
         }
     }
 

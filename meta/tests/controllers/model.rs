@@ -85,6 +85,8 @@ pub struct ChangeLog {
     /// Every epoch that changed the relation.
     pub changes: BTreeSet<Epoch>,
     kept: BTreeSet<Epoch>,
+    /// Those that were committed when no log was kept.
+    unlogged: BTreeSet<Epoch>,
     pub truncated: Epoch,
 }
 
@@ -92,8 +94,10 @@ impl ChangeLog {
     pub fn add(&mut self, epoch: Epoch, keep: bool) {
         self.changes.insert(epoch);
         if keep {
-            self.kept.insert(epoch);
-        }
+            self.kept.insert(epoch)
+        } else {
+            self.unlogged.insert(epoch)
+        };
     }
 
     /// Whether there are changes in `(after, up_to]`; `None` if some of them were truncated.
@@ -101,6 +105,7 @@ impl ChangeLog {
         if after < self.truncated && after != Epoch::ZERO {
             return None;
         }
+        assert!(after >= self.truncated, "a reader from the beginning finds a truncated log");
         let missing = self.missing(after, up_to);
         assert_eq!(missing, None, "a reader at {after} does not find a change in the log");
         Some(self.changed(after, up_to))
@@ -110,10 +115,9 @@ impl ChangeLog {
         up_to > after && self.changes.range((Excluded(after), Included(up_to))).next().is_some()
     }
 
-    /// A change in `(after, up_to]` that is not in the log.
+    /// A change in `(after, up_to]` that is not in the log, though it was not truncated.
     pub fn missing(&self, after: Epoch, up_to: Epoch) -> Option<Epoch> {
-        let within = |epoch: &&Epoch| **epoch > after && **epoch <= up_to;
-        self.changes.difference(&self.kept).find(within).copied()
+        (up_to > after).then(|| self.unlogged.range((Excluded(after), Included(up_to))).next().copied()).flatten()
     }
 
     pub fn truncate(&mut self, up_to: Epoch) {

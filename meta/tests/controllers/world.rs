@@ -98,6 +98,7 @@ impl World {
             known.log_readers.add_job(id, if stored.created { stored.frontier } else { Epoch::ZERO });
             if stored.created {
                 known.log_readers.log_is_kept(stored.frontier);
+                known.controller.on(Event::Taken { epoch: stored.frontier });
             }
             job.inbox.push_back(Event::Input { job: *input, frontier: known.frontier, changed: known.changed });
         }
@@ -199,14 +200,14 @@ impl World {
             return;
         }
         let generation = self.job(id).controller.generation();
-        match self.rng.random_range(0..4) {
+        match self.rng.random_range(0..6) {
             0 => {
                 self.stored(id).paused = true;
                 self.job(id).retry = false;
                 self.send(id, Event::Pause);
             }
-            1 => self.resume(id),
-            2 => {
+            1..4 => self.resume(id),
+            4 => {
                 self.job(id).actors = self.rng.random_range(1..4);
                 self.send(id, Event::Rebuild);
             }
