@@ -45,6 +45,11 @@ pub enum Event {
     Rebuild,
     /// What reads inputs takes no epoch while it is held.
     Hold { held: bool },
+    /// Before this process a reader took what was there up to this epoch. Empty epochs are not stored, so it may be beyond the
+    /// frontier that the job was found with.
+    Taken { epoch: Epoch },
+    /// An input is held back until this job has read its log.
+    CatchUp,
     /// Enough waiting: the pause or new plan that this generation was told of takes place now.
     Halt { generation: Generation },
     /// The actors run. `following`: no reader has anything left to backfill, and all were aligned when last committed.
@@ -124,6 +129,8 @@ enum After {
 struct Input {
     frontier: Epoch,
     changed: Epoch,
+    /// `changed` when an epoch was let in last that each reader goes on by itself with.
+    seen: Epoch,
 }
 
 /// An epoch that was injected.
@@ -149,6 +156,8 @@ pub struct JobController {
     inputs: BTreeMap<JobId, Input>,
     /// Reads a source of its own, so that every tick may bring rows.
     has_source: bool,
+    /// Readers have taken the epochs up to here. A source must not put rows into them any more.
+    taken: Epoch,
     /// DML rows wait, or the job is new: the next tick must go through the actors.
     dirty: bool,
     /// Readers are aligned.
@@ -169,6 +178,8 @@ pub struct JobController {
     attempt: u32,
     /// No epoch of the inputs is taken.
     held: bool,
+    /// An input waits for this job. Its readers go on even if they can't be put on one epoch before that.
+    waited_for: bool,
     /// No epoch is let in any more, and this follows the commit of the open ones.
     halting: Option<After>,
 }
@@ -176,7 +187,7 @@ pub struct JobController {
 impl JobController {
     /// Of a job whose committed frontier is `frontier` ([`Epoch::ZERO`]: none yet).
     pub fn new(frontier: Epoch, inputs: &[JobId], has_source: bool) -> JobController {
-        let input = Input { frontier: Epoch::ZERO, changed: Epoch::ZERO };
+        let input = Input { frontier: Epoch::ZERO, changed: Epoch::ZERO, seen: Epoch::ZERO };
         JobController {
             phase: Phase::Stopped,
             generation: Generation(0),
@@ -185,6 +196,7 @@ impl JobController {
             persisted: frontier > Epoch::ZERO,
             inputs: inputs.iter().map(|job| (*job, input)).collect(),
             has_source,
+            taken: Epoch::ZERO,
             dirty: frontier == Epoch::ZERO,
             aligned: false,
             backfill: None,
@@ -197,6 +209,7 @@ impl JobController {
             committing: false,
             attempt: 0,
             held: false,
+            waited_for: false,
             halting: None,
         }
     }
@@ -225,6 +238,14 @@ impl JobController {
             Event::Start => self.start(),
             Event::Hold { held } => {
                 self.held = held;
+                self.advance()
+            }
+            Event::Taken { epoch } => {
+                self.taken = self.taken.max(epoch);
+                vec![]
+            }
+            Event::CatchUp => {
+                self.waited_for = true;
                 self.advance()
             }
             Event::Pause => self.halt(After::Stay),
@@ -321,10 +342,12 @@ impl JobController {
         self.backfill = None;
         self.asked = 0;
         self.unaligned = 0;
+        self.waited_for = false;
+        self.inputs.values_mut().for_each(|input| input.seen = Epoch::ZERO);
         if !self.inputs.is_empty() {
             // The inputs may have nothing newer than what the failed generation was about to commit. A root instead waits
             // for a newer tick, so that none of its epochs ever means two things: DML is acknowledged by epoch.
-            self.last_injected = self.frontier;
+            self.last_injected = if self.has_source { self.frontier.max(self.taken) } else { self.frontier };
         }
         // What the failed generation took in and did not commit must go through again; so must DML rows that waited.
         self.dirty = true;
@@ -374,6 +397,11 @@ impl JobController {
                     self.aligned = true;
                     return self.advance_to(reached, true, true);
                 }
+                // An input that is held back does not get to an epoch beyond the last one, unless its log is read first.
+                let can_read = self.inputs.values().any(|i| i.changed > i.seen);
+                if self.waited_for && can_read && self.tick > self.last_injected {
+                    return self.advance_to(self.tick, false, true);
+                }
                 self.ask()
             }
             _ if self.tick > self.last_injected && self.is_paced() => self.advance_to(self.tick, false, true),
@@ -399,7 +427,11 @@ impl JobController {
         if active {
             self.dirty = false;
             self.last_injected = epoch;
-            self.unaligned += u32::from(!aligned);
+            if !aligned {
+                self.unaligned += 1;
+                self.waited_for = false;
+                self.inputs.values_mut().for_each(|input| input.seen = input.changed);
+            }
             self.open.push_back(OpenEpoch { epoch, aligned, collected: false, changed: false });
             return vec![Action::Inject { epoch, aligned }];
         }

@@ -17,6 +17,7 @@ use weir_stream::message::Barrier;
 use weir_stream::rate_limit::{Allowance, RateLimits};
 
 use crate::controller::{Action, BackfillState, Event, JobController};
+use crate::log_readers::{Decision, LogReaders, LogState};
 use crate::meta_store::MetaStore;
 
 /// The first pause after a failure; each further one is twice as long.
@@ -134,9 +135,7 @@ pub struct Job {
     limits: RateLimits,
     dml: tokio::sync::Mutex<Allowance>,
     readers: Mutex<Vec<(JobId, mpsc::UnboundedSender<ShellEvent>)>>,
-    offsets: Mutex<BTreeMap<JobId, Epoch>>,
-    /// Every commit after this epoch left its changes in the log, unless they were truncated since.
-    logged_after: Mutex<Option<Epoch>>,
+    log_readers: Mutex<LogReaders>,
 }
 
 impl Job {
@@ -162,6 +161,9 @@ impl Job {
 
     /// Holds the relation back until a reader has read its log, or lets it go on.
     pub fn hold(&self, reader: Option<JobId>) {
+        for (_, events) in lock(&self.readers).iter().filter(|(id, _)| Some(*id) == reader) {
+            let _ = events.send(ShellEvent::Control(Event::CatchUp));
+        }
         if self.state.borrow().held_by != reader {
             let _ = self.events.send(ShellEvent::Hold(reader));
         }
@@ -191,41 +193,49 @@ impl Job {
 
     /// From here on the job keeps its log for this reader, and tells it about its frontier.
     pub fn add_reader(&self, reader: JobId, offset: Epoch, events: mpsc::UnboundedSender<ShellEvent>) {
-        lock(&self.offsets).insert(reader, offset);
+        lock(&self.log_readers).add_job(reader, offset);
         lock(&self.readers).push((reader, events));
     }
 
-    /// Keeps the log after an epoch for a reader that is no job.
-    pub fn keep_log(&self, reader: JobId, after: Epoch) {
-        let mut offsets = lock(&self.offsets);
-        let offset = offsets.entry(reader).or_insert(after);
-        *offset = (*offset).max(after);
+    /// From here on the job keeps its log for a subscription, as far as it is after an epoch.
+    pub fn add_subscription(&self, reader: JobId, after: Epoch) {
+        lock(&self.log_readers).add_subscription(reader, after);
+    }
+
+    /// A reader has what is up to this epoch, or needs it no more.
+    pub fn set_offset(&self, reader: JobId, offset: Epoch) {
+        lock(&self.log_readers).advance(reader, offset);
+    }
+
+    /// What becomes of the log, of which so much was truncated, and so much is in excess of its limit.
+    pub fn decide(&self, truncated: Epoch, excess: Option<Epoch>) -> Decision {
+        let (frontier, changed) = {
+            let state = self.state.borrow();
+            (state.frontier, state.changed)
+        };
+        // Looked at after the frontier: a reader that is new since needs nothing up to there.
+        lock(&self.log_readers).decide(LogState { frontier, changed, excess, truncated })
     }
 
     /// The reader is gone.
     pub fn remove_reader(&self, reader: JobId) {
         lock(&self.readers).retain(|(id, _)| *id != reader);
-        let mut offsets = lock(&self.offsets);
-        offsets.remove(&reader);
-        if offsets.is_empty() {
-            *lock(&self.logged_after) = None;
-        }
+        lock(&self.log_readers).remove(reader);
     }
 
     /// The log has been kept since this epoch at the latest.
     pub fn log_is_kept(&self, after: Epoch) {
-        let mut known = lock(&self.logged_after);
-        *known = Some(known.map_or(after, |known| known.min(after)));
+        lock(&self.log_readers).log_is_kept(after);
     }
 
     /// The epoch after which the log is complete, if it is kept.
     pub fn logged_after(&self) -> Option<Epoch> {
-        *lock(&self.logged_after)
+        lock(&self.log_readers).logged_after()
     }
 
     /// Committed offsets of the readers.
     pub fn offsets(&self) -> BTreeMap<JobId, Epoch> {
-        lock(&self.offsets).clone()
+        lock(&self.log_readers).offsets()
     }
 
     /// The commits that were begun before this call have ended.
@@ -235,14 +245,8 @@ impl Job {
         let _ = receiver.await;
     }
 
-    fn set_offset(&self, reader: JobId, offset: Epoch) {
-        if let Some(known) = lock(&self.offsets).get_mut(&reader) {
-            *known = (*known).max(offset);
-        }
-    }
-
-    fn has_readers(&self) -> bool {
-        !lock(&self.offsets).is_empty()
+    fn keeps_log(&self) -> bool {
+        lock(&self.log_readers).keeps_log()
     }
 
     fn tell_readers(&self, frontier: Epoch, changed: Epoch) {
@@ -309,8 +313,7 @@ pub fn spawn(
         state,
         stats: Arc::new(JobStats::default()),
         readers: Mutex::new(Vec::new()),
-        offsets: Mutex::new(BTreeMap::new()),
-        logged_after: Mutex::new(None),
+        log_readers: Mutex::default(),
     });
     let shell = Shell {
         controller: JobController::new(frontier, &plan.inputs, has_source(&plan)),
@@ -517,17 +520,15 @@ impl Shell {
 
     fn committed(&mut self, epoch: Epoch, persisted: bool, backfills: Vec<Backfill>) {
         self.committing = false;
-        self.settle();
         let following = self.state.borrow().created;
-        if persisted {
-            for input in &self.around.inputs {
-                let id = input.id;
-                let of_input = backfills.iter().filter(|b| b.input == id).map(|b| b.offset).min();
-                // A reader that follows is where its job is.
-                let offset = if following { Some(epoch) } else { of_input };
-                if let Some(offset) = offset {
-                    input.set_offset(self.job.id, offset);
-                }
+        for input in &self.around.inputs {
+            let id = input.id;
+            let of_input = backfills.iter().filter(|b| b.input == id).map(|b| b.offset).min();
+            // A reader that follows is where its job is. One that backfills is where its progress says: if nothing was written,
+            // it has not moved, but this process may not know yet.
+            let offset = if following { persisted.then_some(epoch) } else { of_input };
+            if let Some(offset) = offset {
+                input.set_offset(self.job.id, offset);
             }
         }
         self.state.send_modify(|s| {
@@ -559,7 +560,7 @@ impl Shell {
                 let collected = self.collected.remove(&epoch).expect("an epoch is committed after it was collected");
                 let running = self.running.as_ref().expect("a commit is begun while the job runs");
                 self.committing = true;
-                running.commit(collected, self.job.has_readers(), persist);
+                running.commit(collected, self.job.keeps_log(), persist);
             }
             Action::Publish { frontier, changed } => {
                 self.state.send_modify(|s| {
@@ -567,9 +568,15 @@ impl Shell {
                     s.changed = changed;
                 });
                 self.job.tell_readers(frontier, changed);
+                // Not before the frontier is told: who waits takes the changes after it for those that are in the log.
+                self.settle();
             }
             Action::Created => {
                 self.caught_up = true;
+                // The process may have begun after the commit that caught up: then no later one need tell this. What was
+                // published last is what that commit was, and durable.
+                let frontier = self.state.borrow().frontier;
+                self.around.inputs.iter().for_each(|input| input.set_offset(self.job.id, frontier));
                 self.finish_creation().await;
             }
             Action::Stop => {

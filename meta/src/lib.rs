@@ -8,6 +8,7 @@
 //! meta_store.rs   the objects, durably
 //! clock.rs        epochs: by interval and on demand
 //! controller.rs   decides for one job: a pure machine
+//! log_readers.rs  decides what becomes of a change log: pure
 //! logs.rs         keeps, truncates and limits change logs
 //! job.rs          carries out what the controller decides: one task per job
 //! delivery        what leaves a sink's log for a table or the outside
@@ -19,6 +20,7 @@ pub mod controller;
 pub mod delivery;
 pub mod error;
 pub mod job;
+pub mod log_readers;
 pub mod logs;
 pub mod meta;
 pub mod meta_store;

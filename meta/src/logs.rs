@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use weir_common::catalog::{Object, Retention};
-use weir_common::{Epoch, JobId, TableId};
+use weir_common::{Epoch, TableId};
 use weir_storage::{StorageError, Store};
 
 use crate::clock::now_ms;
@@ -33,7 +33,7 @@ impl Meta {
         self.check_new(&object)?;
         let of = *object.depends_on.first().ok_or(MetaError::NoSuchObject(object.id))?;
         let job = self.shared.jobs().get(&of).cloned().ok_or(MetaError::InputGone(of))?;
-        job.keep_log(object.id, Epoch::ZERO);
+        job.add_subscription(object.id, Epoch::ZERO);
         // Commits that were begun before keep no log.
         job.settle().await;
         let since = job.now().frontier;
@@ -51,7 +51,7 @@ impl Meta {
     pub(crate) fn keep_log_for(&self, object: &Object) {
         let Some(retention) = object.retention else { return };
         for job in object.depends_on.iter().filter_map(|id| self.shared.jobs().get(id).cloned()) {
-            job.keep_log(object.id, retention.kept_after(now_ms()));
+            job.add_subscription(object.id, retention.kept_after(now_ms()));
             job.log_is_kept(retention.since);
         }
     }
@@ -70,13 +70,11 @@ pub(crate) async fn care(store: Arc<Store>, shared: Weak<Shared>) {
         for job in jobs {
             let object = job.object();
             let Some(table) = object.plan.as_ref().and_then(|p| p.relation.as_ref()).map(|t| t.id) else { continue };
-            let on_it: Vec<_> = subscriptions.iter().filter(|(o, _)| o.depends_on.contains(&job.id)).collect();
-            for (subscription, retention) in &on_it {
-                job.keep_log(subscription.id, retention.kept_after(now_ms()));
+            for (subscription, retention) in subscriptions.iter().filter(|(o, _)| o.depends_on.contains(&job.id)) {
+                job.set_offset(subscription.id, retention.kept_after(now_ms()));
             }
-            let on_it: Vec<JobId> = on_it.iter().map(|(o, _)| o.id).collect();
             let done = truncated.entry(job.id).or_default();
-            if let Err(error) = look_after(&store, &job, table, &on_it, done).await {
+            if let Err(error) = look_after(&store, &job, table, done).await {
                 tracing::warn!(job = %job.id, %error, "look after a change log");
             }
         }
@@ -88,22 +86,16 @@ async fn look_after(
     store: &Arc<Store>,
     job: &Job,
     table: TableId,
-    subscriptions: &[JobId],
     done: &mut Epoch,
 ) -> std::result::Result<(), StorageError> {
     let limit = job.object().options.get(LIMIT_OPTION).and_then(|bytes| bytes.parse().ok());
-    let cut = limit.and_then(|limit| store.log_excess(table, limit));
-    if let Some(cut) = cut {
-        for subscription in subscriptions {
-            job.keep_log(*subscription, cut);
-        }
+    let excess = limit.and_then(|limit| store.log_excess(table, limit));
+    let decision = job.decide(*done, excess);
+    for (subscription, epoch) in decision.lost {
+        tracing::debug!(job = %job.id, %subscription, %epoch, "a full change log has cost a subscription its oldest changes");
     }
-    let slowest = job.offsets().into_iter().min_by_key(|(_, offset)| *offset);
-    job.hold(slowest.filter(|(_, offset)| cut.is_some_and(|cut| *offset < cut)).map(|(reader, _)| reader));
-    let state = job.now();
-    // Without readers nothing of it is wanted any more.
-    let read = slowest.map_or(state.frontier, |(_, offset)| offset);
-    if read > *done && state.changed > *done {
+    job.hold(decision.hold);
+    if let Some(read) = decision.truncate_to {
         let store = store.clone();
         let result = tokio::task::spawn_blocking(move || store.truncate_log(table, read)).await;
         // An error of the thread is that of a shutdown.

@@ -1,7 +1,7 @@
 //! What the frontend asks of meta: objects made and dropped, rows written, frontiers waited for.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot};
@@ -45,12 +45,14 @@ pub struct Meta {
     /// Held while the set of objects changes.
     pub(crate) ddl: tokio::sync::Mutex<()>,
     locks: Mutex<BTreeMap<JobId, Arc<RwLock<()>>>>,
-    truncation: tokio::task::JoinHandle<()>,
+    truncation: OnceLock<tokio::task::JoinHandle<()>>,
 }
 
 impl Drop for Meta {
     fn drop(&mut self) {
-        self.truncation.abort();
+        if let Some(truncation) = self.truncation.get() {
+            truncation.abort();
+        }
     }
 }
 
@@ -130,7 +132,6 @@ impl Meta {
 
         let recovered = engine.store.max_frontier()?;
         let clock = start_clock(&engine, &shared, options.barrier_interval)?;
-        let truncation = tokio::spawn(logs::care(engine.store.clone(), Arc::downgrade(&shared)));
         let meta = Arc::new(Meta {
             engine,
             store,
@@ -140,7 +141,7 @@ impl Meta {
             recovered,
             ddl: tokio::sync::Mutex::new(()),
             locks: Mutex::default(),
-            truncation,
+            truncation: OnceLock::new(),
         });
         for mut stored in objects {
             let object = Arc::make_mut(&mut stored.object);
@@ -158,6 +159,9 @@ impl Meta {
                 meta.take_place_later(object.id);
             }
         }
+        // Not before every reader is known: the log of a relation without readers goes.
+        let care = logs::care(meta.engine.store.clone(), Arc::downgrade(&meta.shared));
+        meta.truncation.get_or_init(|| tokio::spawn(care));
         for job in meta.all_jobs() {
             if !job.object().paused {
                 job.send(Event::Start);
@@ -187,11 +191,14 @@ impl Meta {
     pub async fn create(self: &Arc<Self>, object: Object, foreground: bool, first: Vec<Chunk>) -> Result<()> {
         let object = Arc::new(object);
         let id = object.id;
+        let mut undo = UndoCreation { meta: self.clone(), id: None };
         let job = {
             let _ddl = self.ddl.lock().await;
             self.check_new(&object)?;
             self.store.insert(&object, !foreground).await?;
             self.shared.update_catalog(|c| c.insert(object.clone()));
+            // What is registered and never started would be waited for by the logs of its inputs.
+            undo.id = Some(id);
             let creation = if first.is_empty() { Creation::UnderWay } else { Creation::Held };
             let job = self.register(object, creation)?;
             if let Some(job) = &job {
@@ -206,15 +213,18 @@ impl Meta {
             }
             job
         };
-        let Some(job) = job else { return Ok(()) };
+        let Some(job) = job else {
+            undo.id = None;
+            return Ok(());
+        };
         let replaces = job.object().replaces.is_some();
         if !foreground {
+            undo.id = None;
             if replaces {
                 self.take_place_later(id);
             }
             return Ok(());
         }
-        let mut undo = UndoCreation { meta: self.clone(), id: Some(id) };
         if !first.is_empty() {
             self.write(&job, first).await?;
             let _ = job.events.send(ShellEvent::Filled);
@@ -287,6 +297,7 @@ impl Meta {
             input.add_reader(id, offset, job.events.clone());
             if creation == Creation::Done {
                 input.log_is_kept(frontier);
+                input.send(Event::Taken { epoch: frontier });
             }
             let now = input.now();
             job.send(Event::Input { job: input.id, frontier: now.frontier, changed: now.changed });
