@@ -192,11 +192,8 @@ fn signal(server: &Server, signal: &str) -> Result<()> {
 /// A process stands still, another one takes its sinks over with a copy of its data, and then the first one goes on.
 async fn is_taken_over(seed: u64) -> Result<()> {
     let mut rng = StdRng::seed_from_u64(seed);
-    let mut first = Server::prepare()?;
+    let mut first = prepared(Server::prepare()?, "20ms").await?;
     let dir = first.dir().to_path_buf();
-    let meta_store = vec!["--meta-store".to_owned(), format!("sqlite://{}/meta.db?mode=rwc", dir.display())];
-    first.args = meta_store.clone();
-    let mut first = prepared(first, "20ms").await?;
     let client = first.connect().await?;
     let mut writes = StdRng::seed_from_u64(seed);
     let writer = tokio::spawn(async move { write(&client, &mut writes, 40).await });
@@ -205,7 +202,6 @@ async fn is_taken_over(seed: u64) -> Result<()> {
     signal(&first, "-STOP")?;
 
     let mut second = Server::prepare()?;
-    second.args = meta_store;
     let copied = Command::new("cp").arg("-r").arg(first.data_dir()).arg(second.data_dir()).status()?;
     ensure!(copied.success(), "cp: {copied}");
     std::fs::remove_file(second.data_dir().join("LOCK"))?;

@@ -202,6 +202,13 @@ impl Job {
         lock(&self.log_readers).add_subscription(reader, after);
     }
 
+    /// The job keeps its log for the delivery of the sink that it is.
+    pub fn add_delivery(&self) {
+        let mut readers = lock(&self.log_readers);
+        readers.add_job(self.id, Epoch::ZERO);
+        readers.log_is_kept(Epoch::ZERO);
+    }
+
     /// A reader has what is up to this epoch, or needs it no more.
     pub fn set_offset(&self, reader: JobId, offset: Epoch) {
         lock(&self.log_readers).advance(reader, offset);

@@ -304,8 +304,7 @@ impl Meta {
         }
         if delivery::log_table(&job.object()).is_some() {
             // All of it, until the delivery says how far it is.
-            job.keep_log(id, Epoch::ZERO);
-            job.log_is_kept(Epoch::ZERO);
+            job.add_delivery();
         }
         self.shared.jobs().insert(id, job.clone());
         Ok(Some(job))

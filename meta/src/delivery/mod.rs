@@ -153,8 +153,7 @@ impl Around {
 
     /// The log is wanted from here on.
     fn keep_log_after(&self, offset: Epoch) {
-        self.job.keep_log(self.job.id, offset);
-        self.job.log_is_kept(Epoch::ZERO);
+        self.job.set_offset(self.job.id, offset);
     }
 }
 

@@ -143,7 +143,6 @@ impl Outside {
     }
 
     async fn open(&mut self, generation: Generation) -> Ended {
-        self.sink.prepare().await?;
         let mut newest = None;
         let sink = self.sink.as_ref();
         match sink.protocol() {
