@@ -6,6 +6,8 @@
 mod append;
 mod crashes;
 mod python;
+mod rest;
+mod s3;
 mod schemas;
 mod support;
 mod upserts;
