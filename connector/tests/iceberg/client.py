@@ -4,7 +4,7 @@ client.py pyiceberg CATALOG WAREHOUSE [FILTER]   the rows, or those that a filte
 client.py duckdb METADATA                        the rows, as text
 client.py append CATALOG WAREHOUSE               appends a row to a table of `id` and `name`
 client.py create CATALOG WAREHOUSE               makes a table of types that Weir does not have, with partitions
-client.py s3                                     serves an object store with bucket `bucket`, until its input ends; prints the URL
+client.py s3                                     serves an object store, until its input ends; prints the URL
 """
 
 import json

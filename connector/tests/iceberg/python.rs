@@ -41,8 +41,14 @@ async fn deliver(warehouse: &Warehouse, generation: u64, rows: RecordBatch) {
 async fn every_type_keeps_its_values() {
     let list = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1), None]), None, Some(vec![])]);
     let fields = vec![
-        (Arc::new(Field::new("x", arrow::datatypes::DataType::Int32, true)), Arc::new(Int32Array::from(vec![1, 2, 3])) as ArrayRef),
-        (Arc::new(Field::new("y", arrow::datatypes::DataType::Utf8, true)), Arc::new(StringArray::from(vec!["a", "b", "c"]))),
+        (
+            Arc::new(Field::new("x", arrow::datatypes::DataType::Int32, true)),
+            Arc::new(Int32Array::from(vec![1, 2, 3])) as ArrayRef,
+        ),
+        (
+            Arc::new(Field::new("y", arrow::datatypes::DataType::Utf8, true)),
+            Arc::new(StringArray::from(vec!["a", "b", "c"])),
+        ),
     ];
     let one = i256::from_i128(10i128.pow(28));
     let numerics = [Some(one), Some(i256::from_i128(-15 * 10i128.pow(27))), None];

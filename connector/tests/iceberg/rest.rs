@@ -10,6 +10,7 @@ use axum::{Json, Router};
 use iceberg::spec::{Schema, TableMetadata, TableMetadataBuilder, UnboundPartitionSpec};
 use iceberg::{TableCreation, TableRequirement, TableUpdate};
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
 use weir_connector::{ConnectorError, iceberg as weir_iceberg};
 
 use crate::support::*;
@@ -19,6 +20,8 @@ use crate::support::*;
 struct Server {
     tables: Arc<Mutex<HashMap<String, TableMetadata>>>,
     warehouse: String,
+    /// The next commit comes here twice: when it arrives, and before it is looked at.
+    hold: Arc<Mutex<Option<Arc<Barrier>>>>,
 }
 
 type Answer = (StatusCode, Json<Value>);
@@ -65,6 +68,11 @@ async fn commit(
 ) -> Answer {
     let requirements: Vec<TableRequirement> = serde_json::from_value(body["requirements"].clone()).unwrap();
     let updates: Vec<TableUpdate> = serde_json::from_value(body["updates"].clone()).unwrap();
+    let hold = server.hold.lock().unwrap().take();
+    if let Some(hold) = hold {
+        hold.wait().await;
+        hold.wait().await;
+    }
     let mut tables = server.tables.lock().unwrap();
     let Some(metadata) = tables.get_mut(&format!("{namespace}.{name}")) else {
         return refused(StatusCode::NOT_FOUND, "no such table");
@@ -84,7 +92,7 @@ async fn commit(
 async fn served(append_only: bool, options: &[(&str, &str)]) -> (Server, Warehouse) {
     let mut warehouse = Warehouse::new(append_only, options);
     let path = format!("file://{}", warehouse.directory.path().to_str().unwrap());
-    let server = Server { tables: Arc::default(), warehouse: path };
+    let server = Server { warehouse: path, ..Server::default() };
     let namespaces = post(|| async { refused(StatusCode::CONFLICT, "it exists") });
     let routes = Router::new()
         .route("/v1/config", get(|| async { Json(json!({ "defaults": {}, "overrides": { "prefix": "p" } })) }))
@@ -138,17 +146,23 @@ async fn commits_and_take_overs() {
     assert_eq!(newer.commit(&next).await.unwrap_err().to_string(), "table d.t is gone");
 }
 
-/// The table was loaded before a take-over, and the swap comes after it: the snapshot is another one.
+/// The table was loaded before a take-over, and the swap comes after it.
 #[tokio::test]
 async fn a_take_over_in_the_middle_of_a_commit() {
     let (server, warehouse) = served(true, &[]).await;
     let sink = weir_iceberg::open(&warehouse.spec).unwrap();
     sink.prepare().await.unwrap();
-    fenced(sink.as_ref(), 1).await.unwrap();
-    let before = server.tables.lock().unwrap()["d.t"].current_snapshot_id();
+    let mut zombie = fenced(sink.as_ref(), 1).await.unwrap();
+    let commit = recorded(sink.as_ref(), 1, 1, "+1 a").await;
+    let hold = Arc::new(Barrier::new(2));
+    *server.hold.lock().unwrap() = Some(hold.clone());
+    let zombie = tokio::spawn(async move { zombie.commit(&commit).await });
+    hold.wait().await;
     fenced(sink.as_ref(), 2).await.unwrap();
-    let after = server.tables.lock().unwrap()["d.t"].current_snapshot_id();
-    assert_ne!(before, after);
+    hold.wait().await;
+    let error = zombie.await.unwrap().unwrap_err();
+    assert!(matches!(error, ConnectorError::Fenced { ours: 1, newer: 2 }), "{error}");
+    assert!(names(&server).is_empty());
 }
 
 #[tokio::test]
