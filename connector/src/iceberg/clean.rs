@@ -1,8 +1,8 @@
 //! Deletes what earlier generations of a sink have left behind.
 //!
-//! A file of ours carries its sink and generation in its name: `weir-<sink>-<generation>-…`. One of an earlier generation
-//! that no snapshot of the table refers to will never be committed, once the commits that were recorded before are
-//! settled. Files of others are not touched.
+//! A file of ours carries its sink and generation in its name: `weir-<sink>-<generation>-…`. One of an earlier
+//! generation that no snapshot of the table refers to will never be committed, once the commits that were recorded
+//! before are settled. Files of others are not touched.
 
 use std::collections::HashSet;
 

@@ -139,7 +139,11 @@ fn parse_catalog(options: &Options<'_>) -> Result<CatalogConfig> {
             })?;
             if options.get(CATALOG_TOKEN).is_some() {
                 let expected = "it is for a catalog of type 'rest'";
-                return Err(ConnectorError::InvalidOption { option: CATALOG_TOKEN.into(), value: "…".into(), expected });
+                return Err(ConnectorError::InvalidOption {
+                    option: CATALOG_TOKEN.into(),
+                    value: "…".into(),
+                    expected,
+                });
             }
             Ok(CatalogConfig::Sql { url, name: options.get(CATALOG_NAME).unwrap_or("weir").to_owned() })
         }
@@ -190,8 +194,7 @@ fn parse_table(options: &Options<'_>) -> Result<TableIdent> {
     if !levels.iter().all(|l| is_name(l)) {
         return Err(options.invalid(DATABASE, "it is a name without '/', or names with dots between them"));
     }
-    let namespace =
-        NamespaceIdent::from_vec(levels).map_err(|_| options.invalid(DATABASE, "it is a name"))?;
+    let namespace = NamespaceIdent::from_vec(levels).map_err(|_| options.invalid(DATABASE, "it is a name"))?;
     Ok(TableIdent::new(namespace, table.to_owned()))
 }
 
@@ -247,7 +250,11 @@ mod tests {
         for (option, value, message) in [
             (WRITE_MODE, "copy-on-write", "option `write_mode` cannot be 'copy-on-write': it is 'merge-on-read'"),
             (COMPRESSION, "lzo", "option `compression` cannot be 'lzo': it is 'zstd', 'snappy', 'gzip' or 'none'"),
-            (WAREHOUSE, "w", "option `warehouse.path` cannot be 'w': it is an absolute path, file:///PATH or s3://BUCKET/PATH"),
+            (
+                WAREHOUSE,
+                "w",
+                "option `warehouse.path` cannot be 'w': it is an absolute path, file:///PATH or s3://BUCKET/PATH",
+            ),
             (TARGET_FILE_SIZE, "0", "option `target_file_size_mb` cannot be '0': 1 to 65536"),
             (CATALOG_TYPE, "hive", "option `catalog.type` cannot be 'hive': it is 'sql' or 'rest'"),
             (TABLE, "a/b", "option `table.name` cannot be 'a/b': it is a name without '/'"),

@@ -15,7 +15,8 @@ use crate::error::{ConnectorError, Result};
 pub fn convert(batch: &RecordBatch, to: &SchemaRef) -> Result<RecordBatch> {
     let mut columns = Vec::with_capacity(batch.num_columns());
     for (column, field) in batch.columns().iter().zip(to.fields()) {
-        let refused = |reason| ConnectorError::Refused { what: format!("column `{}` of the table", field.name()), reason };
+        let refused =
+            |reason| ConnectorError::Refused { what: format!("column `{}` of the table", field.name()), reason };
         let converted = convert_array(column, field.data_type()).map_err(refused)?;
         if !field.is_nullable() && converted.null_count() > 0 {
             return Err(refused("it takes no null".into()));
@@ -84,9 +85,10 @@ fn narrow_decimal(
         } else {
             value.checked_mul(factor)
         };
-        exact.filter(|v| *v < limit && *v > limit.wrapping_neg()).and_then(i256::to_i128).ok_or_else(|| {
-            format!("{} does not fit decimal({to_precision}, {to_scale})", decimal_text(value, scale))
-        })
+        exact
+            .filter(|v| *v < limit && *v > limit.wrapping_neg())
+            .and_then(i256::to_i128)
+            .ok_or_else(|| format!("{} does not fit decimal({to_precision}, {to_scale})", decimal_text(value, scale)))
     };
     array.as_primitive::<Decimal256Type>().iter().map(|v| v.map(narrow).transpose()).collect()
 }

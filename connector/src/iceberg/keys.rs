@@ -1,7 +1,7 @@
 //! What has become of each key that the open commit has touched.
 //!
-//! A row that is in the table already is deleted by its key, a row that this commit has written by its position. Which it
-//! is, is known from the changes of a key in their order:
+//! A row that is in the table already is deleted by its key, a row that this commit has written by its position. Which
+//! it is, is known from the changes of a key in their order:
 //!
 //! | | first change of the key | row written by this commit | gone |
 //! |---|---|---|---|

@@ -7,7 +7,8 @@
 //! | `weir.sink.<id>.epoch` | the changes up to it are in the table |
 //! | `weir.sink.<id>.snapshot` | the snapshot of the newest commit that had files |
 //!
-//! A snapshot of ours says the same of itself in its summary: `weir.sink`, `weir.commit`, `weir.epoch`, `weir.generation`.
+//! A snapshot of ours says the same of itself in its summary: `weir.sink`, `weir.commit`, `weir.epoch`,
+//! `weir.generation`.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -67,8 +68,8 @@ impl<'a> Ledger<'a> {
             return Ok(());
         }
         let reason = format!(
-            "the table was rolled back or replaced: snapshot {newest}, the newest commit of this sink, is not in its history; \
-             remove the table properties `weir.sink.{}.…` to let a sink begin anew",
+            "the table was rolled back or replaced: snapshot {newest}, the newest commit of this sink, is not in its \
+             history; remove the table properties `weir.sink.{}.…` to let a sink begin anew",
             self.sink
         );
         Err(ConnectorError::Mismatch { reason })

@@ -69,5 +69,10 @@ impl Part {
 /// The parts of a commit.
 pub fn parts(commit: &Commit) -> Result<Vec<Part>> {
     let read = |part: &serde_json::Value| Part::deserialize(part);
-    commit.parts.iter().map(read).collect::<serde_json::Result<_>>().map_err(|e| unavailable("read the record of a commit", e))
+    commit
+        .parts
+        .iter()
+        .map(read)
+        .collect::<serde_json::Result<_>>()
+        .map_err(|e| unavailable("read the record of a commit", e))
 }

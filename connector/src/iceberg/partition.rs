@@ -135,7 +135,8 @@ mod tests {
         let columns = parse_partition_by(text).unwrap();
         let shown: Vec<String> = columns.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["a", "bucket(16, b)", "day(c)", "truncate(4, d)", "void(e)"]);
-        for wrong in ["", "a,", ",a", "bucket(b)", "bucket(0, b)", "day(1, c)", "week(c)", "day(c", "day(c) x", "day()"] {
+        for wrong in ["", "a,", ",a", "bucket(b)", "bucket(0, b)", "day(1, c)", "week(c)", "day(c", "day(c) x", "day()"]
+        {
             assert_eq!(parse_partition_by(wrong), None, "{wrong}");
         }
     }

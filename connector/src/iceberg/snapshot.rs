@@ -1,17 +1,16 @@
 //! Makes a snapshot: manifests of new files, and a list of these and of the manifests that the table has.
 //!
-//! Manifests are written once; a list is written anew whenever the table has moved on in the meantime. Rows of data files
-//! and of delete files of one snapshot have the same sequence number: an equality delete is for the rows of older ones, a
-//! position delete for those of this one as well.
+//! Manifests are written once; a list is written anew whenever the table has moved on in the meantime. Rows of data
+//! files and of delete files of one snapshot have the same sequence number: an equality delete is for the rows of older
+//! ones, a position delete for those of this one as well.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use iceberg::TableUpdate;
 use iceberg::spec::{
-    DataContentType, DataFile, MAIN_BRANCH, ManifestFile, ManifestList, ManifestListWriter,
-    ManifestWriterBuilder, Operation, PartitionSpecRef, SchemaRef, Snapshot, SnapshotReference, SnapshotRetention,
-    Summary,
+    DataContentType, DataFile, MAIN_BRANCH, ManifestFile, ManifestList, ManifestListWriter, ManifestWriterBuilder,
+    Operation, PartitionSpecRef, SchemaRef, Snapshot, SnapshotReference, SnapshotRetention, Summary,
 };
 use uuid::Uuid;
 
@@ -89,7 +88,8 @@ impl NewSnapshot {
                 ManifestList::parse_with_version(&bytes, metadata.format_version())
             };
             let list = read.await.map_err(|e| unavailable(format!("read {}", parent.manifest_list()), e))?;
-            manifests.extend(list.consume_entries().into_iter().filter(|m| m.has_added_files() || m.has_existing_files()));
+            manifests
+                .extend(list.consume_entries().into_iter().filter(|m| m.has_added_files() || m.has_existing_files()));
         }
         let location = format!("{}-list{}.avro", self.prefix, self.lists);
         self.lists += 1;

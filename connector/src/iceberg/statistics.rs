@@ -30,8 +30,16 @@ impl Bounds {
         let datum = |bytes: Option<&[u8]>| datum(bytes?, chunk.column_type(), field_type);
         match (datum(statistics.min_bytes_opt()), datum(statistics.max_bytes_opt())) {
             (Some(lower), Some(upper)) => {
-                let lower = self.lower.take().filter(|known| known.partial_cmp(&lower).is_some_and(|o| o.is_le())).unwrap_or(lower);
-                let upper = self.upper.take().filter(|known| known.partial_cmp(&upper).is_some_and(|o| o.is_ge())).unwrap_or(upper);
+                let lower = self
+                    .lower
+                    .take()
+                    .filter(|known| known.partial_cmp(&lower).is_some_and(|o| o.is_le()))
+                    .unwrap_or(lower);
+                let upper = self
+                    .upper
+                    .take()
+                    .filter(|known| known.partial_cmp(&upper).is_some_and(|o| o.is_ge()))
+                    .unwrap_or(upper);
                 (self.lower, self.upper) = (Some(lower), Some(upper));
             }
             _ => self.unknown = true,

@@ -66,7 +66,8 @@ pub async fn open(catalog: &dyn Catalog, config: &IcebergConfig, spec: &SinkSpec
             return check(table, config, spec);
         }
         let extended = extended_schema(schema, &missing, table.metadata.last_column_id())?;
-        let changes = vec![TableUpdate::AddSchema { schema: extended }, TableUpdate::SetCurrentSchema { schema_id: -1 }];
+        let changes =
+            vec![TableUpdate::AddSchema { schema: extended }, TableUpdate::SetCurrentSchema { schema_id: -1 }];
         catalog.swap(&config.table, &table, changes).await?;
     }
     Err(unavailable(format!("add columns to table {}", config.table), "others change it all the time"))
@@ -83,9 +84,10 @@ fn check(table: Table, config: &IcebergConfig, spec: &SinkSpec) -> Result<Target
     let partitions = partition_columns(metadata.default_partition_spec(), schema);
     if let Some(wanted) = &config.partition_by {
         let same = wanted.len() == partitions.len()
-            && wanted.iter().zip(&partitions).all(|(w, p)| {
-                w.transform == p.transform && w.column.to_lowercase() == p.column.to_lowercase()
-            });
+            && wanted
+                .iter()
+                .zip(&partitions)
+                .all(|(w, p)| w.transform == p.transform && w.column.to_lowercase() == p.column.to_lowercase());
         if !same {
             let shown = |columns: &[_]| columns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             return differs(format!(
@@ -107,7 +109,8 @@ fn check(table: Table, config: &IcebergConfig, spec: &SinkSpec) -> Result<Target
         let unfit = keys.filter(|f| f.field_type.as_primitive_type().is_none() || f.field_type.is_floating_type());
         let unfit: Vec<&str> = unfit.map(|f| f.name.as_str()).collect();
         if !unfit.is_empty() {
-            let reason = format!("a key cannot have columns of type real, double precision, list or struct: {}", listed(unfit));
+            let reason =
+                format!("a key cannot have columns of type real, double precision, list or struct: {}", listed(unfit));
             return differs(reason);
         }
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array};
 use arrow::compute::take_record_batch;
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::metadata_columns::{delete_file_path_field, delete_file_pos_field};
@@ -24,9 +25,18 @@ use super::target::Target;
 use crate::error::{ConnectorError, Result};
 use crate::sink::{SinkSpec, SinkWriter, Stamp};
 
+/// Rows that are collected before they are sorted into partitions: of few rows each partition would get next to none.
+const PENDING_ROWS: usize = 65_536;
+const PENDING_BYTES: usize = 16 << 20;
+
 /// A writer of a sink.
 pub struct IcebergWriter {
     target: Target,
+    columns: SchemaRef,
+    /// Changes to a partitioned table that are not in files yet.
+    pending: Vec<Chunk>,
+    pending_rows: usize,
+    pending_bytes: usize,
     routes: Routes,
     files: Files,
     rows: FileFormat,
@@ -88,7 +98,40 @@ impl IcebergWriter {
         });
         let routes = Routes::new(target.spec().clone(), columns.schema.clone())?;
         let rows = format(Content::Rows, &columns.schema)?;
-        Ok(IcebergWriter { routes, files, rows, deletes, target })
+        Ok(IcebergWriter {
+            target,
+            columns: spec.columns.clone(),
+            pending: Vec::new(),
+            pending_rows: 0,
+            pending_bytes: 0,
+            routes,
+            files,
+            rows,
+            deletes,
+        })
+    }
+
+    /// Writes what is pending.
+    async fn write_pending(&mut self) -> Result<()> {
+        (self.pending_rows, self.pending_bytes) = (0, 0);
+        let chunks = std::mem::take(&mut self.pending);
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        self.apply(Chunk::concat(&self.columns, &chunks)?).await
+    }
+
+    async fn apply(&mut self, chunk: Chunk) -> Result<()> {
+        let batch = convert(chunk.batch(), &self.target.columns.arrow)?;
+        if self.deletes.is_some() {
+            return self.upsert(&batch, &chunk).await;
+        }
+        if !chunk.is_append_only() {
+            let reason = "a row is deleted, and the sink was declared to have inserts only".to_owned();
+            return Err(ConnectorError::Refused { what: "an append-only sink".into(), reason });
+        }
+        let routes = self.routes.route(&batch)?;
+        self.insert(&batch, &routes).await.map(|_| ())
     }
 
     /// Writes rows, given with their partitions. Where the first row of each partition is.
@@ -153,7 +196,8 @@ impl IcebergWriter {
         }
         for (number, mut rows) in partitions {
             rows.sort_unstable();
-            let locations: ArrayRef = Arc::new(rows.iter().map(|(location, _)| Some(location)).collect::<StringArray>());
+            let locations: ArrayRef =
+                Arc::new(rows.iter().map(|(location, _)| Some(location)).collect::<StringArray>());
             let positions: ArrayRef = Arc::new(rows.iter().map(|(_, position)| *position).collect::<Int64Array>());
             let rows = RecordBatch::try_new(deletes.by_position.arrow().clone(), vec![locations, positions])?;
             let key = (number, Content::DeletedPositions);
@@ -169,19 +213,20 @@ impl SinkWriter for IcebergWriter {
         if chunk.is_empty() {
             return Ok(());
         }
-        let batch = convert(chunk.batch(), &self.target.columns.arrow)?;
-        if self.deletes.is_some() {
-            return self.upsert(&batch, &chunk).await;
+        if self.target.spec().is_unpartitioned() {
+            return self.apply(chunk).await;
         }
-        if !chunk.is_append_only() {
-            let reason = "a row is deleted, and the sink was declared to have inserts only".to_owned();
-            return Err(ConnectorError::Refused { what: "an append-only sink".into(), reason });
+        self.pending_rows += chunk.len();
+        self.pending_bytes += chunk.memory_bytes();
+        self.pending.push(chunk);
+        if self.pending_rows >= PENDING_ROWS || self.pending_bytes >= PENDING_BYTES {
+            self.write_pending().await?;
         }
-        let routes = self.routes.route(&batch)?;
-        self.insert(&batch, &routes).await.map(|_| ())
+        Ok(())
     }
 
     async fn flush(&mut self, _stamp: &Stamp) -> Result<Option<serde_json::Value>> {
+        self.write_pending().await?;
         self.write_positions().await?;
         let files = self.files.take().await?;
         self.routes.forget();
@@ -198,6 +243,6 @@ impl SinkWriter for IcebergWriter {
     fn memory_bytes(&self) -> usize {
         let deletes = self.deletes.as_ref();
         let deletes = deletes.map_or(0, |d| d.keys.memory_bytes() + d.positions.capacity() * size_of::<Written>());
-        self.files.memory_bytes() + deletes
+        self.files.memory_bytes() + self.pending_bytes + deletes
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Date32Array, Decimal128Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::array::{
+    ArrayRef, Date32Array, Decimal128Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use weir_common::{Chunk, Generation};
 
@@ -94,7 +96,9 @@ async fn all_transforms_of_all_types() {
         Arc::new(Int64Array::from(vec![1, 2, 3])),
         Arc::new(StringArray::from(vec!["a", "ö", "c"])),
         Arc::new(Date32Array::from(vec![Some(-1), Some(20_000), None])),
-        Arc::new(TimestampMicrosecondArray::from(vec![Some(-1), Some(1_700_000_000_000_000), None]).with_timezone("UTC")),
+        Arc::new(
+            TimestampMicrosecondArray::from(vec![Some(-1), Some(1_700_000_000_000_000), None]).with_timezone("UTC"),
+        ),
         Arc::new(Decimal128Array::from(vec![Some(-105), Some(999), None]).with_precision_and_scale(12, 2).unwrap()),
     ];
     let rows = RecordBatch::try_new(warehouse.spec.columns.clone(), arrays).unwrap();

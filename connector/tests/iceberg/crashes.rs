@@ -160,10 +160,8 @@ async fn a_table_that_is_not_what_it_was() {
     // Rolled back.
     let second = warehouse.metadata().await;
     let reference = first.current_snapshot_id().unwrap();
-    let reference = iceberg::spec::SnapshotReference::new(
-        reference,
-        iceberg::spec::SnapshotRetention::branch(None, None, None),
-    );
+    let reference =
+        iceberg::spec::SnapshotReference::new(reference, iceberg::spec::SnapshotRetention::branch(None, None, None));
     let rolled_back = second.clone().into_builder(None).set_ref("main", reference).unwrap().build().unwrap().metadata;
     warehouse.set_metadata(&rolled_back).await;
     for error in [

@@ -43,38 +43,42 @@ async fn over_partitions() {
 
 #[tokio::test]
 async fn random_changes_have_the_effect_they_have_on_a_map() {
-    for (seed, options) in [(1u64, &[][..]), (2, &[("partition_by", "name")]), (3, &[("partition_by", "bucket(3, id)")])] {
-        let warehouse = Warehouse::new(false, options);
-        let sink = warehouse.prepared().await;
-        let mut committer = fenced(sink.as_ref(), 1).await.unwrap();
-        let mut writer = sink.writer(Generation(1), 0).await.unwrap();
-        let mut rows: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut state = seed;
-        let mut random = |n: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % n
-        };
-        for epoch in 1..=8 {
-            for _ in 0..random(4) {
-                let mut changes = String::new();
-                for _ in 0..random(40) {
-                    let (id, name) = (random(12), random(5));
-                    if let Some(old) = rows.remove(&id) {
-                        changes.push_str(&format!("-{id} n{old} "));
-                    }
-                    if random(3) > 0 {
-                        changes.push_str(&format!("+{id} n{name} "));
-                        rows.insert(id, name);
-                    }
+    for (seed, options) in [(1, &[][..]), (2, &[("partition_by", "name")]), (3, &[("partition_by", "bucket(3, id)")])] {
+        random_commits(&Warehouse::new(false, options), seed).await;
+    }
+}
+
+/// Commits random changes, and compares the table with a map after each.
+pub async fn random_commits(warehouse: &Warehouse, seed: u64) {
+    let sink = warehouse.prepared().await;
+    let mut committer = fenced(sink.as_ref(), 1).await.unwrap();
+    let mut writer = sink.writer(Generation(1), 0).await.unwrap();
+    let mut rows: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut state = seed;
+    let mut random = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    for epoch in 1..=8 {
+        for _ in 0..random(4) {
+            let mut changes = String::new();
+            for _ in 0..random(40) {
+                let (id, name) = (random(12), random(5));
+                if let Some(old) = rows.remove(&id) {
+                    changes.push_str(&format!("-{id} n{old} "));
                 }
-                writer.write(chunk(&changes)).await.unwrap();
+                if random(3) > 0 {
+                    changes.push_str(&format!("+{id} n{name} "));
+                    rows.insert(id, name);
+                }
             }
-            let commit = flush(&mut writer, 1, epoch).await;
-            committer.commit(&commit).await.unwrap();
-            let mut expected: Vec<String> = rows.iter().map(|(id, name)| format!("{id} n{name}")).collect();
-            expected.sort();
-            assert_eq!(warehouse.rows().await, expected, "seed {seed}, epoch {epoch}");
+            writer.write(chunk(&changes)).await.unwrap();
         }
+        let commit = flush(&mut writer, 1, epoch).await;
+        committer.commit(&commit).await.unwrap();
+        let mut expected: Vec<String> = rows.iter().map(|(id, name)| format!("{id} n{name}")).collect();
+        expected.sort();
+        assert_eq!(warehouse.rows().await, expected, "seed {seed}, epoch {epoch}");
     }
 }
 

@@ -65,8 +65,8 @@ pub trait Catalog: Send + Sync {
     /// Makes a table, and its name space. When somebody else has made it in the meantime, that one stays.
     async fn create(&self, table: &TableIdent, creation: TableCreation) -> Result<()>;
 
-    /// Changes a table, provided that it is still `base`. `false`: it is not, and nothing was changed. After an error it may
-    /// have been changed or not.
+    /// Changes a table, provided that it is still `base`. `false`: it is not, and nothing was changed. After an error
+    /// it may have been changed or not.
     async fn swap(&self, table: &TableIdent, base: &Table, changes: Vec<TableUpdate>) -> Result<bool>;
 }
 

@@ -1,7 +1,7 @@
 //! A catalog that speaks the REST protocol of Iceberg.
 //!
-//! A swap names what must still hold: the table, its current snapshot, its current schema and partition spec. The catalog
-//! compares and writes in one step.
+//! A swap names what must still hold: the table, its current snapshot, its current schema and partition spec. The
+//! catalog compares and writes in one step.
 
 use std::collections::HashMap;
 
@@ -48,7 +48,8 @@ struct LoadedTable {
 impl RestCatalog {
     /// Asks the server how it wants to be talked to.
     pub async fn connect(uri: &str, token: Option<&str>, warehouse: Option<&str>, s3: S3Config) -> Result<RestCatalog> {
-        let client = Client::builder().timeout(TIMEOUT).build().map_err(|e| unavailable("connect to the catalog", e))?;
+        let client =
+            Client::builder().timeout(TIMEOUT).build().map_err(|e| unavailable("connect to the catalog", e))?;
         let base = format!("{uri}/v1");
         let mut catalog = RestCatalog { client, base, token: token.map(str::to_owned), s3 };
         let query = warehouse.map(|w| format!("?warehouse={}", encode(w))).unwrap_or_default();

@@ -1,12 +1,14 @@
 //! A catalog in an SQL database, SQLite or PostgreSQL, as other clients of Iceberg lay it out:
 //!
 //! ```text
-//! iceberg_tables                   catalog_name, table_namespace, table_name | metadata_location, previous_metadata_location
-//! iceberg_namespace_properties     catalog_name, namespace, property_key | property_value
+//! iceberg_tables                   catalog_name, table_namespace, table_name | metadata_location,
+//! previous_metadata_location iceberg_namespace_properties     catalog_name, namespace, property_key | property_value
 //! ```
 //!
-//! A swap is an update of a row of `iceberg_tables` under the condition that `metadata_location` is still the one that the
-//! new metadata was made from. Whoever writes to the table does it so.
+//! `iceberg_type`, which newer catalogs have to tell tables from views, stays null: a table.
+//!
+//! A swap is an update of a row of `iceberg_tables` under the condition that `metadata_location` is still the one that
+//! the new metadata was made from. Whoever writes to the table does it so.
 
 use async_trait::async_trait;
 use iceberg::spec::{TableMetadata, TableMetadataBuilder};
@@ -41,10 +43,11 @@ impl SqlCatalog {
         for statement in [
             "CREATE TABLE IF NOT EXISTS iceberg_tables (catalog_name VARCHAR(255) NOT NULL, \
              table_namespace VARCHAR(255) NOT NULL, table_name VARCHAR(255) NOT NULL, metadata_location VARCHAR(1000), \
-             previous_metadata_location VARCHAR(1000), PRIMARY KEY (catalog_name, table_namespace, table_name))",
+             previous_metadata_location VARCHAR(1000), iceberg_type VARCHAR(5), \
+             PRIMARY KEY (catalog_name, table_namespace, table_name))",
             "CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (catalog_name VARCHAR(255) NOT NULL, \
-             namespace VARCHAR(255) NOT NULL, property_key VARCHAR(255) NOT NULL, property_value VARCHAR(1000) NOT NULL, \
-             PRIMARY KEY (catalog_name, namespace, property_key))",
+             namespace VARCHAR(255) NOT NULL, property_key VARCHAR(255) NOT NULL, \
+             property_value VARCHAR(1000) NOT NULL, PRIMARY KEY (catalog_name, namespace, property_key))",
         ] {
             let made = sqlx::query(statement).execute(&pool).await;
             made.map_err(|e| unavailable("make the tables of the catalog", e))?;
