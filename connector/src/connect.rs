@@ -6,16 +6,18 @@ use arrow::datatypes::SchemaRef;
 
 use crate::error::{ConnectorError, Result, listed};
 use crate::files::FilesConfig;
+use crate::kafka::KafkaConfig;
 use crate::nexmark::NexmarkConfig;
 use crate::source::Source;
 
 /// The connectors by the names that `connector = '…'` takes.
-const CONNECTORS: [&str; 4] = ["nexmark", "posix_fs", "file", "fs"];
+const CONNECTORS: [&str; 5] = ["nexmark", "posix_fs", "file", "fs", "kafka"];
 
 /// What the options describe.
 enum Connector {
     Nexmark(NexmarkConfig),
     Files(FilesConfig),
+    Kafka(KafkaConfig),
 }
 
 impl Connector {
@@ -25,6 +27,7 @@ impl Connector {
         match name.trim().to_ascii_lowercase().as_str() {
             "nexmark" => Ok(Connector::Nexmark(NexmarkConfig::parse(options, format)?)),
             "posix_fs" | "file" | "fs" => Ok(Connector::Files(FilesConfig::parse(options, format)?)),
+            "kafka" => Ok(Connector::Kafka(KafkaConfig::parse(options, format)?)),
             _ => Err(ConnectorError::UnknownConnector { name: name.clone(), known: known() }),
         }
     }
@@ -40,6 +43,7 @@ pub fn open(
     match Connector::parse(options, format)? {
         Connector::Nexmark(config) => config.open(columns),
         Connector::Files(config) => config.open(columns),
+        Connector::Kafka(config) => config.open(columns),
     }
 }
 
@@ -53,6 +57,7 @@ pub fn validate(
     match Connector::parse(options, format)? {
         Connector::Nexmark(config) => config.validate(columns),
         Connector::Files(config) => config.validate(columns),
+        Connector::Kafka(config) => config.validate(columns),
     }
 }
 
@@ -62,5 +67,6 @@ pub fn reads_by_position(options: &BTreeMap<String, String>, format: Option<&(St
     Ok(match Connector::parse(options, format)? {
         Connector::Nexmark(_) => false,
         Connector::Files(config) => config.reads_by_position(),
+        Connector::Kafka(config) => config.reads_by_position(),
     })
 }
