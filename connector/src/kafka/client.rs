@@ -89,10 +89,8 @@ impl Connection {
     }
 
     /// A client that only asks.
-    pub fn asking(&self) -> Result<Elsewhere<BaseConsumer<Trouble>>> {
-        let mut config = self.config(&[], &[]);
-        config.remove("group.id");
-        Ok(Elsewhere::new(config.create_with_context(Trouble::default()).map_err(refused)?))
+    pub fn asking(&self, trouble: Trouble) -> Result<Elsewhere<BaseConsumer<Trouble>>> {
+        Ok(Elsewhere::new(self.config(&[], &[]).create_with_context(trouble).map_err(refused)?))
     }
 
     /// What a call led to that did not lead to what it should.
