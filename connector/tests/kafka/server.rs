@@ -14,7 +14,7 @@ const OFFSET_OUT_OF_RANGE: i16 = 1;
 const UNSUPPORTED_VERSION: i16 = 35;
 const INVALID_PRODUCER_EPOCH: i16 = 47;
 /// What is answered, with versions; of the group's life only that it exists.
-const APIS: [(i16, i16, i16); 16] = [
+const APIS: [(i16, i16, i16); 17] = [
     (PRODUCE, 3, 7),
     (FETCH, 4, 4),
     (LIST_OFFSETS, 1, 2),
@@ -31,8 +31,8 @@ const APIS: [(i16, i16, i16); 16] = [
     (ADD_PARTITIONS, 0, 0),
     (ADD_OFFSETS, 0, 0),
     (END, 0, 0),
+    (TXN_OFFSET_COMMIT, 0, 0),
 ];
-const TXN_OFFSET_COMMIT_API: (i16, i16, i16) = (TXN_OFFSET_COMMIT, 0, 0);
 const PRODUCE: i16 = 0;
 const FETCH: i16 = 1;
 const LIST_OFFSETS: i16 = 2;
@@ -73,7 +73,8 @@ struct Partition {
     batches: Vec<(i64, i64, Vec<u8>)>,
     /// Producer and first offset.
     open: BTreeMap<i64, i64>,
-    aborted: Vec<(i64, i64)>,
+    /// Producer, first offset, and the offset of the marker.
+    aborted: Vec<(i64, i64, i64)>,
 }
 
 #[derive(Default)]
@@ -115,10 +116,10 @@ impl State {
         for number in std::mem::take(&mut transaction.partitions) {
             let partition = &mut self.partitions[number as usize];
             if let Some(first) = partition.open.remove(&producer.0) {
+                let end = partition.append(marker(producer, committed));
                 if !committed {
-                    partition.aborted.push((producer.0, first));
+                    partition.aborted.push((producer.0, first, end));
                 }
-                partition.append(marker(producer, committed));
             }
         }
         if committed {
@@ -158,8 +159,7 @@ impl Shared {
         match request.api {
             API_VERSIONS => {
                 response.i16(if request.version == 0 { 0 } else { UNSUPPORTED_VERSION });
-                let all = [&APIS[..], &[TXN_OFFSET_COMMIT_API]].concat();
-                response.array(&all, |r, (api, min, max)| {
+                response.array(&APIS, |r, (api, min, max)| {
                     r.i16(*api).i16(*min).i16(*max);
                 });
             }
@@ -229,7 +229,8 @@ impl Shared {
             }
             r.array(if known { &partitions } else { &[] }, |r, partition| {
                 r.i16(0).i32(*partition).i32(1);
-                r.array(&[1], |r, node| drop(r.i32(*node))).array(&[1], |r, node| drop(r.i32(*node)));
+                // Replicas, and those in sync.
+                r.i32(1).i32(1).i32(1).i32(1);
             });
         });
     }
@@ -286,7 +287,11 @@ impl Shared {
                 let new = partition.batches.iter().filter(|b| b.1 > *offset && b.0 < end(partition));
                 let records: Vec<u8> = new.flat_map(|b| b.2.clone()).collect();
                 r.i32(*number).i16(error).i64(partition.end()).i64(partition.stable_end());
-                r.array(&partition.aborted, |r, (producer, first)| drop(r.i64(*producer).i64(*first)));
+                let mut aborted = partition.aborted.clone();
+                aborted.retain(|(_, _, marker)| marker >= offset);
+                r.array(&aborted, |r, (producer, first, _)| {
+                    r.i64(*producer).i64(*first);
+                });
                 r.bytes(&records);
             });
         });

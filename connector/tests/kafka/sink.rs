@@ -86,7 +86,7 @@ async fn a_message_that_is_refused_fails_its_flush_and_what_follows() {
     let mut writer = sink.writer(Generation(1), 0).await.unwrap();
     let long = format!("+1 {}", "x".repeat(2000));
     let error = writer.write(chunk(&[&long])).await.unwrap_err().to_string();
-    let expected = "topic `orders` refused: a message has 2015 bytes, more than `properties.message.max.bytes` allows";
+    let expected = "topic `orders` refused: a message has 2014 bytes, more than `properties.message.max.bytes` allows";
     assert_eq!(error, expected);
     let mut writer = sink.writer(Generation(1), 0).await.unwrap();
     let api_key_of_produce = rdkafka::types::RDKafkaApiKey::Produce;
