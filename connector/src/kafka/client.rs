@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use rdkafka::client::{Client, ClientContext};
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
-use rdkafka::consumer::{BaseConsumer, ConsumerContext};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::consumer::ConsumerContext;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::{BaseProducer, Producer, ProducerContext};
 use tokio::task::spawn_blocking;
 
 use crate::error::{ConnectorError, Result};
@@ -23,8 +25,10 @@ pub const PROPERTIES: &str = "properties.";
 pub const ANY_PROPERTY: &str = "properties.*";
 const BOOTSTRAP_SERVER: &str = "properties.bootstrap.server";
 const BOOTSTRAP_SERVERS: &str = "properties.bootstrap.servers";
+/// Brokers may make topics that a producer asks for; a sink does not bring back one that was dropped.
+pub const NO_NEW_TOPIC: (&str, &str) = ("allow.auto.create.topics", "false");
 /// The longest wait for an answer about topics and offsets.
-pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A topic and the properties of its clients.
 #[derive(Clone, Debug)]
@@ -88,9 +92,16 @@ impl Connection {
         format!("topic `{}`", self.topic)
     }
 
-    /// A client that only asks.
-    pub fn asking(&self, trouble: Trouble) -> Result<Elsewhere<BaseConsumer<Trouble>>> {
-        Ok(Elsewhere::new(self.config(&[], &[]).create_with_context(trouble).map_err(refused)?))
+    /// The numbers of the topic's partitions, in order, asked by a client made for that. Blocks.
+    pub fn look(&self) -> Result<Vec<i32>> {
+        let trouble = Trouble::default();
+        let config = self.config(&[], &[NO_NEW_TOPIC]);
+        // A producer, for it tells what went wrong in full.
+        let client: BaseProducer<Trouble> = config.create_with_context(trouble.clone()).map_err(refused)?;
+        partitions(self, client.client()).map_err(|error| {
+            client.poll(Duration::from_millis(10));
+            self.failed(&error, &trouble)
+        })
     }
 
     /// What a call led to that did not lead to what it should.
@@ -123,24 +134,16 @@ impl Connection {
 }
 
 /// The numbers of the topic's partitions, in order. Blocks.
-pub fn partitions<C: ConsumerContext>(
-    connection: &Connection,
-    client: &Client<C>,
-    trouble: &Trouble,
-) -> Result<Vec<i32>> {
-    let failed = |error| connection.failed(&error, trouble);
-    let metadata = client.fetch_metadata(Some(&connection.topic), ANSWER_TIMEOUT).map_err(failed)?;
-    let topic = metadata.topics().iter().find(|t| t.name() == connection.topic);
-    let topic = topic.ok_or_else(|| ConnectorError::Gone { what: connection.what() })?;
+pub fn partitions<C: ClientContext>(connection: &Connection, client: &Client<C>) -> KafkaResult<Vec<i32>> {
+    let metadata = client.fetch_metadata(Some(&connection.topic), ANSWER_TIMEOUT)?;
+    let unknown = KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopic);
+    let topic = metadata.topics().iter().find(|t| t.name() == connection.topic).ok_or(unknown.clone())?;
     if let Some(error) = topic.error() {
-        return Err(failed(KafkaError::MetadataFetch(error.into())));
+        return Err(KafkaError::MetadataFetch(error.into()));
     }
     let mut partitions: Vec<i32> = topic.partitions().iter().map(|p| p.id()).collect();
-    if partitions.is_empty() {
-        return Err(ConnectorError::Gone { what: connection.what() });
-    }
     partitions.sort_unstable();
-    Ok(partitions)
+    if partitions.is_empty() { Err(unknown) } else { Ok(partitions) }
 }
 
 /// Runs calls that wait for brokers on a thread for that.
@@ -188,11 +191,6 @@ impl Trouble {
 
 impl ClientContext for Trouble {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        // `[thrd:…]: ` at the start is of use to nobody.
-        let message = message.split_once("]: ").map_or(message, |(_, message)| message);
-        if facility == "FAIL" {
-            self.note(message);
-        }
         match level {
             RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Error => {
                 tracing::warn!(facility, message, "librdkafka")
@@ -202,11 +200,21 @@ impl ClientContext for Trouble {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        // That all brokers are down follows from what was wrong with the last of them.
+        if error.rdkafka_error_code() != Some(RDKafkaErrorCode::AllBrokersDown) {
+            self.note(reason);
+        }
         tracing::warn!(%error, reason, "librdkafka");
     }
 }
 
 impl ConsumerContext for Trouble {}
+
+impl ProducerContext for Trouble {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _result: &DeliveryResult<'_>, (): ()) {}
+}
 
 /// A client that is dropped on a thread of its own, since librdkafka waits for brokers then.
 pub struct Elsewhere<T: Send + 'static> {

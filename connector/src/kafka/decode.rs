@@ -101,10 +101,12 @@ impl Decoder {
             value => value.unwrap_or_default(),
         };
         self.format.push(trim_line_end(value), &mut self.rows)?;
-        let outcome = self.parts.iter_mut().fold(Ok(()), |outcome, part| {
+        let mut outcome = Ok(());
+        for part in &mut self.parts {
+            // All of them, so that they stay equally long.
             let pushed = part.push(message).map_err(|misfit| format!("column `{}`: {misfit}", part.name));
-            outcome.and(pushed)
-        });
+            outcome = outcome.and(pushed);
+        }
         self.good.push(outcome.is_ok());
         outcome
     }

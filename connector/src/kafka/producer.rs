@@ -13,7 +13,7 @@ use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseRecord, ProducerContext, ThreadedProducer};
 use tokio::sync::Notify;
 
-use super::client::{Connection, Elsewhere, Trouble, refused};
+use super::client::{Connection, Elsewhere, NO_NEW_TOPIC, Trouble, refused};
 use super::encode::Outgoing;
 use crate::error::{ConnectorError, Result};
 
@@ -80,7 +80,8 @@ impl Producer {
         }
         all.extend(defaults);
         // Keeps the order of messages and doubles none, even when they are sent again.
-        let fixed = [fixed, &[("enable.idempotence", "true"), ("partitioner", "murmur2_random")]].concat();
+        let fixed =
+            [fixed, &[("enable.idempotence", "true"), ("partitioner", "murmur2_random"), NO_NEW_TOPIC]].concat();
         let client: ThreadedProducer<Deliveries> =
             connection.config(&all, &fixed).create_with_context(deliveries.clone()).map_err(refused)?;
         Ok(Producer { connection, deliveries, client: Arc::new(Elsewhere::new(client)) })

@@ -119,10 +119,8 @@ impl PartitionReader {
     fn serve(&self) -> Result<()> {
         match self.consumption.consumer.poll(Duration::ZERO) {
             Some(Err(error @ KafkaError::MessageConsumptionFatal(_))) => Err(self.consumption.failed(&error)),
-            Some(Err(error)) => {
-                tracing::warn!(topic = self.consumption.connection.topic, %error, "librdkafka");
-                Ok(())
-            }
+            // librdkafka goes on trying; `Trouble` has told it.
+            Some(Err(_)) => Ok(()),
             Some(Ok(message)) => {
                 let reason = format!("a message of partition {} came in no queue of a partition", message.partition());
                 Err(ConnectorError::Unavailable { what: self.consumption.connection.what(), reason })

@@ -1,10 +1,9 @@
 //! A topic as a destination.
 
 use async_trait::async_trait;
-use rdkafka::consumer::Consumer;
 use weir_common::Generation;
 
-use super::client::{ANY_PROPERTY, CONNECTOR, Connection, TOPIC, Trouble, blocking, partitions, split_properties};
+use super::client::{ANY_PROPERTY, CONNECTOR, Connection, TOPIC, blocking, split_properties};
 use super::encode::{Encoder, Envelope};
 use super::transaction::TransactionalWriter;
 use super::writer::{Sending, Writer};
@@ -16,11 +15,12 @@ const TRANSACTIONAL: &str = "transactional";
 const TRANSACTIONAL_ID: &str = "transactional.id";
 const KNOWN: [&str; 5] = [TOPIC, "properties.bootstrap.server", ANY_PROPERTY, TRANSACTIONAL, TRANSACTIONAL_ID];
 /// The order of messages and the meaning of an acknowledgement hang on these.
-const RESERVED: [&str; 7] = [
+const RESERVED: [&str; 8] = [
     "acks",
     "request.required.acks",
     "enable.idempotence",
     "partitioner",
+    "allow.auto.create.topics",
     "transactional.id",
     "group.id",
     "isolation.level",
@@ -90,12 +90,7 @@ impl Sink for KafkaSink {
     /// The topic must be there. What it is made with is not for a sink to guess.
     async fn prepare(&self) -> Result<()> {
         let connection = self.connection.clone();
-        let look = move || {
-            let trouble = Trouble::default();
-            let client = connection.asking(trouble.clone())?;
-            partitions(&connection, client.client(), &trouble)
-        };
-        blocking(look).await.map(|_| ())
+        blocking(move || connection.look()).await.map(|_| ())
     }
 
     async fn writer(&self, generation: Generation, _index: usize) -> Result<Box<dyn SinkWriter>> {

@@ -60,7 +60,7 @@ impl Consumption {
     }
 
     fn partitions(&self) -> Result<Vec<i32>> {
-        partitions(&self.connection, self.consumer.client(), &self.trouble)
+        partitions(&self.connection, self.consumer.client()).map_err(|error| self.failed(&error))
     }
 
     /// The offset to begin a partition at, or `None` for the first one there is. Blocks.
@@ -121,7 +121,7 @@ impl Source for KafkaSource {
     async fn splits(&mut self) -> Result<Vec<SplitId>> {
         let consumption = self.consumption()?;
         if self.known.is_empty() {
-            self.known = blocking(move || consumption.partitions()).await?;
+            self.known = blocking(move || consumption.connection.look()).await?;
         } else if let Some(looking) = self.looking.take_if(|l| l.is_finished()) {
             match joined(looking.await) {
                 Ok(partitions) => self.known = partitions,

@@ -67,6 +67,7 @@ impl Broker {
     pub fn messages(&self, partitions: i32) -> Vec<String> {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", &self.servers).set("group.id", "test").set("enable.partition.eof", "true");
+        config.set("fetch.wait.max.ms", "10");
         let consumer: BaseConsumer = config.create().unwrap();
         let mut all = vec![];
         for partition in 0..partitions {

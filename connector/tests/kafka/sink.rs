@@ -105,6 +105,12 @@ async fn a_topic_or_broker_that_is_not_there_is_told_before_anything_is_written(
     unknown.options.insert("topic".into(), "other".into());
     let error = KafkaSink::open(&unknown).unwrap().prepare().await.unwrap_err();
     assert_eq!(error.to_string(), "topic `other` is gone");
+    // Nobody listens where somebody did just now.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut nobody = spec(&broker, "PLAIN", &[("properties.socket.connection.setup.timeout.ms", "1000")]);
+    nobody.options.insert("properties.bootstrap.server".into(), port.to_string());
+    let error = KafkaSink::open(&nobody).unwrap().prepare().await.unwrap_err().to_string();
+    assert!(error.starts_with("topic `orders`: ") && error.contains("Connection refused"), "{error}");
 }
 
 #[test]
