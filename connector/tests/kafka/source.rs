@@ -175,7 +175,9 @@ async fn what_is_gone_or_cannot_be_reached_is_an_error_that_says_so() {
 
 #[test]
 fn options_are_checked_without_a_broker() {
-    let cases: [(&str, &[(&str, &str)], &str); 9] = [
+    /// ENCODE, options, and what the error says.
+    type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+    let cases: [Case; 9] = [
         ("JSON", &[], "connector `kafka` needs option `topic`: the name of the topic"),
         ("JSON", &[("topic", "t")], "needs option `properties.bootstrap.server`"),
         ("JSON", &[("topic", "t"), ("tpoic", "x")], "has no option `tpoic`; it has `topic`"),
