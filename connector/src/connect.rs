@@ -7,18 +7,20 @@ use arrow::datatypes::SchemaRef;
 use crate::error::{ConnectorError, Result, listed};
 use crate::files::FilesConfig;
 use crate::iceberg;
+use crate::kafka::{KafkaConfig, KafkaSink};
 use crate::nexmark::NexmarkConfig;
 use crate::sink::{Sink, SinkSpec};
 use crate::sink_settings;
 use crate::source::Source;
 
 /// The connectors by the names that `connector = '…'` takes.
-const CONNECTORS: [&str; 4] = ["nexmark", "posix_fs", "file", "fs"];
+const CONNECTORS: [&str; 5] = ["nexmark", "posix_fs", "file", "fs", "kafka"];
 
 /// What the options describe.
 enum Connector {
     Nexmark(NexmarkConfig),
     Files(FilesConfig),
+    Kafka(KafkaConfig),
 }
 
 impl Connector {
@@ -28,6 +30,7 @@ impl Connector {
         match name.trim().to_ascii_lowercase().as_str() {
             "nexmark" => Ok(Connector::Nexmark(NexmarkConfig::parse(options, format)?)),
             "posix_fs" | "file" | "fs" => Ok(Connector::Files(FilesConfig::parse(options, format)?)),
+            "kafka" => Ok(Connector::Kafka(KafkaConfig::parse(options, format)?)),
             _ => Err(ConnectorError::UnknownConnector { name: name.clone(), known: known() }),
         }
     }
@@ -43,6 +46,7 @@ pub fn open(
     match Connector::parse(options, format)? {
         Connector::Nexmark(config) => config.open(columns),
         Connector::Files(config) => config.open(columns),
+        Connector::Kafka(config) => config.open(columns),
     }
 }
 
@@ -56,6 +60,7 @@ pub fn validate(
     match Connector::parse(options, format)? {
         Connector::Nexmark(config) => config.validate(columns),
         Connector::Files(config) => config.validate(columns),
+        Connector::Kafka(config) => config.validate(columns),
     }
 }
 
@@ -65,11 +70,12 @@ pub fn reads_by_position(options: &BTreeMap<String, String>, format: Option<&(St
     Ok(match Connector::parse(options, format)? {
         Connector::Nexmark(_) => false,
         Connector::Files(config) => config.reads_by_position(),
+        Connector::Kafka(config) => config.reads_by_position(),
     })
 }
 
 /// The connectors of sinks by the names that `connector = '…'` takes, beside `blackhole`, which no delivery is needed for.
-const SINK_CONNECTORS: [&str; 1] = ["iceberg"];
+const SINK_CONNECTORS: [&str; 2] = ["iceberg", "kafka"];
 
 /// The destination that a sink's options describe: no input or output yet. Options that all sinks share are left out for it.
 pub fn open_sink(spec: &SinkSpec) -> Result<Box<dyn Sink>> {
@@ -78,6 +84,7 @@ pub fn open_sink(spec: &SinkSpec) -> Result<Box<dyn Sink>> {
     let own = SinkSpec { options: sink_settings::of_destination(&spec.options), ..spec.clone() };
     match name.trim().to_ascii_lowercase().as_str() {
         "iceberg" => iceberg::open(&own),
+        "kafka" => Ok(Box::new(KafkaSink::open(&own)?)),
         _ => Err(ConnectorError::UnknownConnector { name: name.clone(), known: known() }),
     }
 }

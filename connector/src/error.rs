@@ -23,6 +23,8 @@ pub enum ConnectorError {
     UnknownOption { connector: &'static str, option: String, known: String },
     #[error("option `{option}` cannot be '{value}': {expected}")]
     InvalidOption { option: String, value: String, expected: &'static str },
+    #[error("option `{option}` was refused: {reason}")]
+    Property { option: String, reason: String },
     #[error("connector `{connector}` cannot read FORMAT {format} ENCODE {encode}; {expected}")]
     UnsupportedFormat { connector: &'static str, format: String, encode: String, expected: &'static str },
     #[error("connector `{connector}` needs a format, such as FORMAT PLAIN ENCODE JSON")]
@@ -66,6 +68,7 @@ impl ConnectorError {
             | ConnectorError::MissingOption { .. }
             | ConnectorError::UnknownOption { .. }
             | ConnectorError::InvalidOption { .. }
+            | ConnectorError::Property { .. }
             | ConnectorError::UnsupportedFormat { .. }
             | ConnectorError::MissingFormat { .. }
             | ConnectorError::UnknownColumn { .. }

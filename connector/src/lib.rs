@@ -14,12 +14,14 @@
 //! | [`nexmark`] | shares of one event sequence | rows given |
 //! | [`files`], JSON lines and CSV | files | byte after the last record |
 //! | [`files`], Parquet | files | rows read |
+//! | [`kafka`] | partitions | offset of the next message |
 
 mod column;
 mod connect;
 mod error;
 pub mod files;
 pub mod iceberg;
+pub mod kafka;
 pub mod nexmark;
 mod options;
 mod sink;

@@ -109,7 +109,7 @@ pub async fn run_file(path: &Path) -> Result<()> {
 
 async fn run_on(server: &mut Server, path: &Path) -> Result<()> {
     let records = sqllogictest::parse_file::<DefaultColumnType>(path).context("parse")?;
-    let mut runner = new_runner(server.port()?, path);
+    let mut runner = new_runner(server, path)?;
     let mut poll = None;
     for record in records {
         if let Record::Comment(lines) = &record {
@@ -120,13 +120,13 @@ async fn run_on(server: &mut Server, path: &Path) -> Result<()> {
                         drop(runner);
                         server.stop().await?;
                         server.restart().await?;
-                        runner = new_runner(server.port()?, path);
+                        runner = new_runner(server, path)?;
                     }
                     "kill9" => {
                         drop(runner);
                         server.kill()?;
                         server.restart().await?;
-                        runner = new_runner(server.port()?, path);
+                        runner = new_runner(server, path)?;
                     }
                     "poll" => poll = Some(seconds(argument)?),
                     "nopg" | "pgsql" => {}
@@ -148,11 +148,13 @@ async fn run_on(server: &mut Server, path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn new_runner(port: u16, path: &Path) -> Runner<Session, impl MakeConnection<Conn = Session> + use<>> {
+fn new_runner(server: &Server, path: &Path) -> Result<Runner<Session, impl MakeConnection<Conn = Session> + use<>>> {
+    let port = server.port()?;
     let mut runner = Runner::new(move || session(port));
+    runner.set_var("server_dir".to_owned(), server.dir().display().to_string());
     let dir = path.parent().map(|d| d.display().to_string()).unwrap_or_default();
     runner.set_var("dir".to_owned(), dir);
-    runner
+    Ok(runner)
 }
 
 fn seconds(text: &str) -> Result<Duration> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use arrow::datatypes::SchemaRef;
 
-use super::csv::CsvDialect;
+use super::csv::{CsvDialect, parse_delimiter};
 use super::directory::Directory;
 use super::glob::{Glob, has_wildcards};
 use super::rows::Rows;
@@ -45,8 +45,10 @@ impl FilesConfig {
         let directory = parse_directory(&options)?;
         let expected = "it is FORMAT PLAIN ENCODE JSON, CSV or PARQUET";
         let (format, encode) = format.ok_or(ConnectorError::MissingFormat { connector: CONNECTOR })?;
-        let dialect =
-            CsvDialect { delimiter: parse_delimiter(&options)?, header: !options.flag(WITHOUT_HEADER, false)? };
+        let dialect = CsvDialect {
+            delimiter: parse_delimiter(&options, DELIMITER)?,
+            header: !options.flag(WITHOUT_HEADER, false)?,
+        };
         let encode = match encode.to_ascii_lowercase().as_str() {
             "json" if format.eq_ignore_ascii_case("plain") => Encode::Json,
             "csv" if format.eq_ignore_ascii_case("plain") => Encode::Csv(dialect),
@@ -156,17 +158,5 @@ fn parse_directory(options: &Options<'_>) -> Result<Directory> {
         }
         (None, Some(path)) => Ok(Directory { root: PathBuf::from(path), pattern: glob(PATH, "*")? }),
         (None, None) => Err(options.missing(ROOT, "the directory with the files")),
-    }
-}
-
-fn parse_delimiter(options: &Options<'_>) -> Result<u8> {
-    // Not trimmed, for a tab is one.
-    match options.get_exact(DELIMITER) {
-        None => Ok(b','),
-        Some("\\t") => Ok(b'\t'),
-        Some(text) => match text.as_bytes() {
-            [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
-            _ => Err(options.invalid(DELIMITER, "it is one character of ASCII, or '\\t'")),
-        },
     }
 }

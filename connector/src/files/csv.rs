@@ -8,6 +8,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use super::records::RecordFormat;
 use super::rows::{Cell, Rows};
 use crate::error::listed;
+use crate::options::Options;
 
 /// How a CSV file is written.
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +135,19 @@ pub fn places(schema: &Schema, names: &[&str]) -> Result<Vec<usize>, String> {
             .ok_or_else(|| format!("the file has no column `{name}`; it has {}", listed(names.iter().copied())))
     };
     schema.fields().iter().map(|f| place(f.name())).collect()
+}
+
+/// The option for the byte between fields.
+pub fn parse_delimiter(options: &Options<'_>, option: &'static str) -> crate::error::Result<u8> {
+    // Not trimmed, for a tab is one.
+    match options.get_exact(option) {
+        None => Ok(b','),
+        Some("\\t") => Ok(b'\t'),
+        Some(text) => match text.as_bytes() {
+            [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
+            _ => Err(options.invalid(option, "it is one character of ASCII, or '\\t'")),
+        },
+    }
 }
 
 impl RecordFormat for Csv {

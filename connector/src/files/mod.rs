@@ -31,14 +31,14 @@
 
 mod config;
 mod convert;
-mod csv;
+pub(crate) mod csv;
 mod directory;
 mod glob;
 mod infer;
-mod json;
+pub(crate) mod json;
 mod parquet;
-mod records;
-mod rows;
+pub(crate) mod records;
+pub(crate) mod rows;
 mod watch;
 
 pub use config::FilesConfig;

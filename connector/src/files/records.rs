@@ -317,7 +317,8 @@ impl<F: RecordFormat> RecordReader<F> {
     }
 }
 
-fn trim_line_end(bytes: &[u8]) -> &[u8] {
+/// A record without its line end.
+pub fn trim_line_end(bytes: &[u8]) -> &[u8] {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     bytes.strip_suffix(b"\r").unwrap_or(bytes)
 }
