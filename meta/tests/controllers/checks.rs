@@ -90,6 +90,13 @@ impl World {
                 let missing = log.missing(after.max(log.truncated), Epoch::MAX);
                 assert_eq!(missing, None, "job {id} should have logged everything after {after}");
             }
+            // Who is there to stay has told how far it is: its inputs may be held back until it does.
+            let told = job.created && job.committing.as_ref().is_none_or(|commit| !commit.landed);
+            let stored = &self.disk.jobs[id];
+            for input in stored.inputs.iter().filter(|_| told) {
+                let known = self.jobs[input].log_readers.offsets().get(id).copied();
+                assert_eq!(known, Some(stored.frontier), "what job {input} knows of its reader {id}");
+            }
         }
         for (id, subscription) in &self.disk.subscriptions {
             let log = &self.disk.jobs[&subscription.of].log;

@@ -8,9 +8,9 @@
 //! checks.rs    what must hold
 //! ```
 //!
-//! What decides is the code itself: `JobController`, `LogReaders`, `decide`. The world around it does what the runtime does, in
-//! any order: it collects an injected epoch some time later, commits when told to, tells readers late, fails, is paused and rebuilt,
-//! and crashes. It knows of every change that was ever committed, so it sees when a reader misses one.
+//! What decides is the code itself: `JobController` and `LogReaders`. The world around them does what the runtime does, in any
+//! order: it collects an injected epoch some time later, commits when told to, tells readers late, fails, is paused and
+//! rebuilt, and crashes. It knows of every change that was ever committed, so it sees when a reader misses one.
 
 #![allow(clippy::unwrap_used)]
 
