@@ -90,12 +90,13 @@ impl World {
                 let missing = log.missing(after.max(log.truncated), Epoch::MAX);
                 assert_eq!(missing, None, "job {id} should have logged everything after {after}");
             }
-            // Who is there to stay has told how far it is: its inputs may be held back until it does.
-            let told = job.created && job.committing.as_ref().is_none_or(|commit| !commit.landed);
-            let stored = &self.disk.jobs[id];
-            for input in stored.inputs.iter().filter(|_| told) {
-                let known = self.jobs[input].log_readers.offsets().get(id).copied();
-                assert_eq!(known, Some(stored.frontier), "what job {input} knows of its reader {id}");
+            // A reader that was created has told how far it is: the relation may be held back until it does.
+            for (reader, known) in job.log_readers.offsets() {
+                let Some(job) = self.jobs.get(&reader).filter(|job| job.created) else { continue };
+                if job.committing.as_ref().is_none_or(|commit| !commit.landed) {
+                    let durable = self.disk.jobs[&reader].frontier;
+                    assert_eq!(known, durable, "what job {id} knows of its reader {reader}");
+                }
             }
         }
         for (id, subscription) in &self.disk.subscriptions {
