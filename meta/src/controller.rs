@@ -16,6 +16,7 @@
 //! - epochs are injected in growing order, at most [`EPOCHS_IN_FLIGHT_MAX`] are open, and they commit one at a time, in order;
 //! - the frontier only grows;
 //! - an aligned epoch is never beyond the frontier of an input, nor before the offset of a reader;
+//! - after a crash, too, a source puts no rows into an epoch that a reader of the job has behind it;
 //! - an event of an older generation changes nothing, but for the end of a commit, which is always waited for: a job is
 //!   started again only when no commit of an earlier generation can still land.
 
@@ -45,8 +46,8 @@ pub enum Event {
     Rebuild,
     /// What reads inputs takes no epoch while it is held.
     Hold { held: bool },
-    /// Before this process a reader took what was there up to this epoch. Empty epochs are not stored, so it may be beyond the
-    /// frontier that the job was found with.
+    /// Before this process a reader took what was there up to this epoch. Empty epochs are not stored, so it may be
+    /// beyond the frontier that the job was found with.
     Taken { epoch: Epoch },
     /// An input is held back until this job has read its log.
     CatchUp,
@@ -397,7 +398,7 @@ impl JobController {
                     self.aligned = true;
                     return self.advance_to(reached, true, true);
                 }
-                // An input that is held back does not get to an epoch beyond the last one, unless its log is read first.
+                // An input that is held back does not get beyond the last epoch, unless its log is read first.
                 let can_read = self.inputs.values().any(|i| i.changed > i.seen);
                 if self.waited_for && can_read && self.tick > self.last_injected {
                     return self.advance_to(self.tick, false, true);

@@ -531,8 +531,8 @@ impl Shell {
         for input in &self.around.inputs {
             let id = input.id;
             let of_input = backfills.iter().filter(|b| b.input == id).map(|b| b.offset).min();
-            // A reader that follows is where its job is. One that backfills is where its progress says: if nothing was written,
-            // it has not moved, but this process may not know yet.
+            // A reader that follows is where its job is. One that backfills is where its progress says: if nothing was
+            // written it has not moved, but this process may not know yet where it is.
             let offset = if following { persisted.then_some(epoch) } else { of_input };
             if let Some(offset) = offset {
                 input.set_offset(self.job.id, offset);
@@ -580,8 +580,8 @@ impl Shell {
             }
             Action::Created => {
                 self.caught_up = true;
-                // The process may have begun after the commit that caught up: then no later one need tell this. What was
-                // published last is what that commit was, and durable.
+                // The process may have begun after the commit that caught up: then no later one need tell this. What
+                // was published last is that commit, and durable.
                 let frontier = self.state.borrow().frontier;
                 self.around.inputs.iter().for_each(|input| input.set_offset(self.job.id, frontier));
                 self.finish_creation().await;

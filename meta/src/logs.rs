@@ -92,7 +92,7 @@ async fn look_after(
     let excess = limit.and_then(|limit| store.log_excess(table, limit));
     let decision = job.decide(*done, excess);
     for (subscription, epoch) in decision.lost {
-        tracing::debug!(job = %job.id, %subscription, %epoch, "a full change log has cost a subscription its oldest changes");
+        tracing::debug!(job = %job.id, %subscription, %epoch, "a full change log costs a subscription changes");
     }
     job.hold(decision.hold);
     if let Some(read) = decision.truncate_to {

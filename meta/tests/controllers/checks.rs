@@ -90,6 +90,14 @@ impl World {
                 let missing = log.missing(after.max(log.truncated), Epoch::MAX);
                 assert_eq!(missing, None, "job {id} should have logged everything after {after}");
             }
+            // A reader that was created has told how far it is: the relation may be held back until it does.
+            for (reader, known) in job.log_readers.offsets() {
+                let Some(job) = self.jobs.get(&reader).filter(|job| job.created) else { continue };
+                if job.committing.as_ref().is_none_or(|commit| !commit.landed) {
+                    let durable = self.disk.jobs[&reader].frontier;
+                    assert_eq!(known, durable, "what job {id} knows of its reader {reader}");
+                }
+            }
         }
         for (id, subscription) in &self.disk.subscriptions {
             let log = &self.disk.jobs[&subscription.of].log;
