@@ -6,8 +6,8 @@ use weir_common::catalog::ObjectKind;
 
 use super::parse::Reader;
 use super::{
-    Body, Column, CreateIndex, CreateSink, CreateSecret, CreateSubscription, CreateTable, CreateView, Drop, Ident, Name, OnConflict,
-    SinkInput,
+    Body, Column, CreateIndex, CreateSecret, CreateSink, CreateSubscription, CreateTable, CreateView, Drop, Ident,
+    Name, OnConflict, SinkInput,
 };
 use crate::error::{Result, SqlError, SqlState};
 

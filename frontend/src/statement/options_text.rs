@@ -159,7 +159,9 @@ mod tests {
         assert!(shown.ends_with(
             "WITH (commit_interval = '5s', password = '***', connector = 'y', s3.access.key = 'AK,''1', s3.secret.key='SK', n = 5)"
         ), "{shown}");
-        assert_eq!(with_options("CREATE SINK s INTO t FROM u", &[("a".into(), "b".into())].into()),
-            "CREATE SINK s INTO t FROM u WITH (a = 'b')");
+        assert_eq!(
+            with_options("CREATE SINK s INTO t FROM u", &[("a".into(), "b".into())].into()),
+            "CREATE SINK s INTO t FROM u WITH (a = 'b')"
+        );
     }
 }

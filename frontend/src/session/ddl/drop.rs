@@ -144,7 +144,9 @@ fn roots(moment: &Moment<'_>, drop: &Drop) -> Result<(Vec<JobId>, Vec<SqlError>)
             }
             None => {
                 let state = match drop.kind {
-                    ObjectKind::Index | ObjectKind::Sink | ObjectKind::Subscription | ObjectKind::Secret => SqlState::UNDEFINED_OBJECT,
+                    ObjectKind::Index | ObjectKind::Sink | ObjectKind::Subscription | ObjectKind::Secret => {
+                        SqlState::UNDEFINED_OBJECT
+                    }
                     _ => SqlState::UNDEFINED_TABLE,
                 };
                 return Err(name.mark(SqlError::new(state, missing(name, drop.kind))));

@@ -135,9 +135,11 @@ impl Session {
             ObjectKind::Table => "streaming_parallelism_for_table",
             ObjectKind::Index => "streaming_parallelism_for_index",
             ObjectKind::Sink => "streaming_parallelism_for_sink",
-            ObjectKind::Source | ObjectKind::View | ObjectKind::MaterializedView | ObjectKind::Subscription | ObjectKind::Secret => {
-                "streaming_parallelism_for_materialized_view"
-            }
+            ObjectKind::Source
+            | ObjectKind::View
+            | ObjectKind::MaterializedView
+            | ObjectKind::Subscription
+            | ObjectKind::Secret => "streaming_parallelism_for_materialized_view",
         };
         moment.settings.streaming_parallelism(setting)
     }

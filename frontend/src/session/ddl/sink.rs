@@ -12,7 +12,7 @@ use weir_connector::{SINK_OPTIONS, SinkKind, SinkSettings, open_sink};
 use weir_meta::Catalog;
 use weir_stream::delivery::spec;
 
-use super::{Planned, secret, check_options, dependencies, names, select_all};
+use super::{Planned, check_options, dependencies, names, secret, select_all};
 use crate::error::{Result, SqlError, SqlState};
 use crate::planner::{self, Bound};
 use crate::session::dml::query_into;
