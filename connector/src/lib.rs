@@ -18,7 +18,9 @@
 mod column;
 mod connect;
 mod error;
+pub mod file_sink;
 pub mod files;
+mod json;
 pub mod nexmark;
 mod options;
 mod sink;
