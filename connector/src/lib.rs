@@ -23,6 +23,7 @@ pub mod files;
 mod json;
 pub mod nexmark;
 mod options;
+pub mod postgres;
 mod sink;
 mod source;
 
