@@ -26,6 +26,7 @@ mod options;
 pub mod postgres;
 mod sink;
 mod source;
+pub mod webhook;
 
 pub use connect::{open, reads_by_position, validate};
 pub use error::{ConnectorError, Result};
