@@ -12,6 +12,8 @@ need pkg-config pkg-config
 need mold mold
 need ccache ccache
 need psql postgresql-client
+need /usr/lib/postgresql/15/bin/initdb postgresql-15
+python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
 compgen -G '/usr/lib/llvm-*/lib/libclang.so*' >/dev/null || packages+=(libclang-dev)
 
 if [ ${#packages[@]} -gt 0 ]; then

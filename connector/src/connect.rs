@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use arrow::datatypes::SchemaRef;
 
 use crate::error::{ConnectorError, Result, listed};
+use crate::file_sink;
 use crate::files::FilesConfig;
 use crate::iceberg;
 use crate::kafka::{KafkaConfig, KafkaSink};
 use crate::nexmark::NexmarkConfig;
+use crate::postgres;
 use crate::sink::{Sink, SinkSpec};
 use crate::sink_settings;
 use crate::source::Source;
+use crate::webhook;
 
 /// The connectors by the names that `connector = '…'` takes.
 const CONNECTORS: [&str; 5] = ["nexmark", "posix_fs", "file", "fs", "kafka"];
@@ -75,7 +78,7 @@ pub fn reads_by_position(options: &BTreeMap<String, String>, format: Option<&(St
 }
 
 /// The connectors of sinks by the names that `connector = '…'` takes, beside `blackhole`, which no delivery is needed for.
-const SINK_CONNECTORS: [&str; 2] = ["iceberg", "kafka"];
+const SINK_CONNECTORS: [&str; 7] = ["iceberg", "kafka", "postgres", "fs", "posix_fs", "file", "webhook"];
 
 /// The destination that a sink's options describe: no input or output yet. Options that all sinks share are left out for it.
 pub fn open_sink(spec: &SinkSpec) -> Result<Box<dyn Sink>> {
@@ -85,6 +88,9 @@ pub fn open_sink(spec: &SinkSpec) -> Result<Box<dyn Sink>> {
     match name.trim().to_ascii_lowercase().as_str() {
         "iceberg" => iceberg::open(&own),
         "kafka" => Ok(Box::new(KafkaSink::open(&own)?)),
+        "postgres" => postgres::open(&own),
+        "fs" | "posix_fs" | "file" => file_sink::open(&own),
+        "webhook" => webhook::open(&own),
         _ => Err(ConnectorError::UnknownConnector { name: name.clone(), known: known() }),
     }
 }

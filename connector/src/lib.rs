@@ -19,14 +19,18 @@
 mod column;
 mod connect;
 mod error;
+pub mod file_sink;
 pub mod files;
 pub mod iceberg;
 pub mod kafka;
+mod json;
 pub mod nexmark;
 mod options;
+pub mod postgres;
 mod sink;
 mod sink_settings;
 mod source;
+pub mod webhook;
 
 pub use connect::{open, open_sink, reads_by_position, validate};
 pub use error::{ConnectorError, Result};

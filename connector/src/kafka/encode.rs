@@ -11,7 +11,7 @@
 
 use weir_common::Chunk;
 
-use super::json::write_row;
+use crate::json::write_row;
 
 /// FORMAT of a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

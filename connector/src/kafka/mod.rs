@@ -21,7 +21,7 @@
 //!
 //! # As a destination
 //!
-//! `FORMAT PLAIN`, `UPSERT` or `DEBEZIUM`, `ENCODE JSON`; see `encode.rs` for messages and `json.rs` for values. The key of a
+//! `FORMAT PLAIN`, `UPSERT` or `DEBEZIUM`, `ENCODE JSON`; see `encode.rs` for messages and `crate::json` for values. The key of a
 //! message is the object of the primary key, and decides the partition as in Java's client, so the changes of a key stay
 //! in order.
 //!
@@ -35,7 +35,6 @@ mod client;
 mod config;
 mod decode;
 mod encode;
-mod json;
 mod producer;
 mod reader;
 mod sink;
