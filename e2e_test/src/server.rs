@@ -55,9 +55,20 @@ impl Server {
         self.dir.path().join("data")
     }
 
-    /// Of the running process.
-    pub fn pid(&self) -> Result<u32> {
-        Ok(self.child.as_ref().context("the server does not run")?.id())
+    /// Sends the running process a signal, such as `-STOP`.
+    pub fn signal(&self, signal: &str) -> Result<()> {
+        let pid = self.child.as_ref().context("the server does not run")?.id();
+        let status = Command::new("kill").args([signal.to_owned(), pid.to_string()]).status().context("kill")?;
+        if status.success() { Ok(()) } else { bail!("kill {signal}: {status}") }
+    }
+
+    /// Takes the data of another server, which stands still, in place of its own.
+    pub fn take_copy_of(&self, other: &Server) -> Result<()> {
+        let copied = Command::new("cp").arg("-r").arg(other.data_dir()).arg(self.data_dir()).status().context("cp")?;
+        if !copied.success() {
+            bail!("cp: {copied}");
+        }
+        std::fs::remove_file(self.data_dir().join("LOCK")).context("remove the other server's lock")
     }
 
     /// Starts the process on the same data directory (it must not be running) and waits until it answers.

@@ -183,12 +183,6 @@ async fn is_killed(kills: usize, seed: u64) -> Result<()> {
     server.stop().await
 }
 
-fn signal(server: &Server, signal: &str) -> Result<()> {
-    let status = Command::new("kill").args([signal.to_owned(), server.pid()?.to_string()]).status()?;
-    ensure!(status.success(), "kill {signal}: {status}");
-    Ok(())
-}
-
 /// A process stands still, another one takes its sinks over with a copy of its data, and then the first one goes on.
 async fn is_taken_over(seed: u64) -> Result<()> {
     let mut rng = StdRng::seed_from_u64(seed);
@@ -199,18 +193,16 @@ async fn is_taken_over(seed: u64) -> Result<()> {
     let writer = tokio::spawn(async move { write(&client, &mut writes, 40).await });
     // A moment somewhere in its work, not a wait for anything.
     tokio::time::sleep(Duration::from_millis(rng.random_range(100..900))).await;
-    signal(&first, "-STOP")?;
+    first.signal("-STOP")?;
 
     let mut second = Server::prepare()?;
-    let copied = Command::new("cp").arg("-r").arg(first.data_dir()).arg(second.data_dir()).status()?;
-    ensure!(copied.success(), "cp: {copied}");
-    std::fs::remove_file(second.data_dir().join("LOCK"))?;
+    second.take_copy_of(&first)?;
     second.restart().await?;
     let client = second.connect().await?;
     write(&client, &mut rng, 10).await;
     check_in(&second, &dir).await?;
 
-    signal(&first, "-CONT")?;
+    first.signal("-CONT")?;
     writer.await?;
     let client = first.connect().await?;
     client.batch_execute("INSERT INTO grows VALUES (-1, 'late'); INSERT INTO changes VALUES (-1, 'late')").await?;
