@@ -1,7 +1,7 @@
 -- How far each sink has delivered.
 CREATE TABLE sinks (
     id BIGINT PRIMARY KEY,
-    -- Starts of the delivery so far; only the newest may write here.
+    -- Of the newest start of the delivery, which alone may write here.
     generation BIGINT NOT NULL,
     -- All changes up to this epoch are outside.
     epoch BIGINT NOT NULL
