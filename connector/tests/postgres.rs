@@ -196,7 +196,7 @@ async fn an_older_generation_with_a_live_session_is_refused() {
     place.sink().prepare().await.unwrap();
     let (mut first, _) = place.resumed(1).await;
     first.write(changes(&[(1, 1, "zombie")])).await.unwrap();
-    let take = "UPDATE weir_sink_offsets SET generation = 2 WHERE sink = '7:fenced_alive'";
+    let take = "UPDATE weir_sink_offsets SET generation = 2 WHERE sink = 'weir-7'";
     assert_eq!(place.client.execute(take, &[]).await.unwrap(), 1);
     let refused = first.flush(&stamp(1, 10)).await.unwrap_err();
     assert!(matches!(refused, ConnectorError::Fenced { ours: 1, newer: 2 }), "{refused}");
@@ -213,9 +213,9 @@ async fn a_take_over_does_not_wait_for_the_locks_of_a_zombie() {
     first.flush(&stamp(1, 10)).await.unwrap();
     let zombie = place.server.connect().await;
     drop(first);
-    let name = application_name("7:locked", 1);
+    let name = application_name("weir-7", 1);
     zombie.batch_execute(&format!("SET application_name = '{name}'; BEGIN")).await.unwrap();
-    zombie.execute("UPDATE weir_sink_offsets SET epoch = 99 WHERE sink = '7:locked'", &[]).await.unwrap();
+    zombie.execute("UPDATE weir_sink_offsets SET epoch = 99 WHERE sink = 'weir-7'", &[]).await.unwrap();
     let (_, newest) = place.resumed(2).await;
     assert_eq!(newest, Some(stamp(1, 10)));
     assert!(zombie.batch_execute("COMMIT").await.is_err());
@@ -228,7 +228,7 @@ async fn a_lost_connection_loses_no_row_and_doubles_none() {
     let (mut writer, _) = place.resumed(1).await;
     writer.write(changes(&[(1, 1, "a")])).await.unwrap();
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1";
-    place.client.execute(kill, &[&application_name("7:lost", 1)]).await.unwrap();
+    place.client.execute(kill, &[&application_name("weir-7", 1)]).await.unwrap();
     let lost = writer.flush(&stamp(1, 10)).await.unwrap_err();
     assert!(matches!(lost, ConnectorError::Unavailable { .. }), "{lost}");
     // Until it is resumed, it takes nothing.

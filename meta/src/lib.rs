@@ -29,7 +29,7 @@ mod wait;
 
 pub use catalog::Catalog;
 pub use clock::now_ms;
-pub use delivery::{DeliveryState, PendingCommit, SinkStatus};
+pub use delivery::{DeliveryState, PendingCommit, SinkStatus, uuid};
 pub use error::{MetaError, Result};
 pub use job::{JobState, JobStatus, Phase};
 pub use meta::{DmlGuard, Meta, MetaOptions, actors};

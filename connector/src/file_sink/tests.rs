@@ -136,7 +136,7 @@ impl Place {
     }
 
     fn below_weir(&self, what: &str) -> PathBuf {
-        self.path().join(".weir/7-out").join(what)
+        self.path().join(".weir/7").join(what)
     }
 }
 
@@ -202,7 +202,7 @@ async fn a_committer_that_has_read_the_log_before_a_take_over_is_refused() {
     use super::layout::Layout;
     let place = Place::of_numbers();
     let left = place.staged(1, 10, &[numbers(&place.schema, 0..3)]).await;
-    let layout = || Layout::new(place.path().to_owned(), "7-out".into());
+    let layout = || Layout::new(place.path().to_owned(), "7".into());
     let mut zombie = CommitLog::open(layout()).unwrap();
     zombie.take_over(Generation(1)).unwrap();
     CommitLog::open(layout()).unwrap().take_over(Generation(2)).unwrap();

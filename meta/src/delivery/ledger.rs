@@ -26,13 +26,23 @@ impl MetaStore {
     /// Takes the next generation of a sink. The ones before can't write here any more. It is the time in milliseconds, or one
     /// more than the last: so the newest start has the greatest one, also where a copy of this store, or another store that has
     /// forgotten all, was at work on the same destination.
-    pub(crate) async fn claim(&self, sink: JobId) -> Result<Claim> {
+    ///
+    /// `ours`: the generation that the process has had so far. `None` comes back when another one has come since: a process
+    /// that was taken over must not take over in turn because something has failed for it.
+    pub(crate) async fn claim(&self, sink: JobId, ours: Option<Generation>) -> Result<Option<Claim>> {
+        let mut transaction = self.pool().begin().await?;
+        if let Some(ours) = ours
+            && !guard(&mut transaction, sink, ours).await?
+        {
+            return Ok(None);
+        }
         let take = "INSERT INTO sinks (id, generation, epoch) VALUES ($1, $2, 0) ON CONFLICT (id) DO UPDATE SET generation = \
                     CASE WHEN sinks.generation < $2 THEN $2 ELSE sinks.generation + 1 END RETURNING generation, epoch";
-        let row = sqlx::query(take).bind(i64::from(sink.0)).bind(now_ms() as i64).fetch_one(self.pool()).await?;
+        let row = sqlx::query(take).bind(i64::from(sink.0)).bind(now_ms() as i64).fetch_one(&mut *transaction).await?;
+        transaction.commit().await?;
         let (generation, epoch): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
         let record = self.record_of(sink).await?;
-        Ok(Claim { generation: Generation(generation as u64), offset: Epoch(epoch as u64), record })
+        Ok(Some(Claim { generation: Generation(generation as u64), offset: Epoch(epoch as u64), record }))
     }
 
     /// The commit of a sink that is in doubt.
@@ -51,7 +61,7 @@ impl MetaStore {
         let body = serde_json::to_string(commit).map_err(|source| MetaError::Entry { id, source })?;
         fail::fail_point!("sink::record::before", |_| std::process::abort());
         let mut transaction = self.pool().begin().await?;
-        if !guard(&mut transaction, stamp).await? {
+        if !guard(&mut transaction, stamp.sink, stamp.generation).await? {
             return Ok(false);
         }
         let insert = "INSERT INTO pending_sink_commits (commit_id, sink, generation, epoch, body, recorded_ms) \
@@ -70,7 +80,7 @@ impl MetaStore {
         let sink = commit.stamp.sink;
         fail::fail_point!("sink::settle::before", |_| std::process::abort());
         let mut transaction = self.pool().begin().await?;
-        if !guard(&mut transaction, &Stamp { generation: ours, ..commit.stamp.clone() }).await? {
+        if !guard(&mut transaction, sink, ours).await? {
             return Ok(false);
         }
         let delete = sqlx::query("DELETE FROM pending_sink_commits WHERE sink = $1");
@@ -119,9 +129,13 @@ impl MetaStore {
 }
 
 /// Whether the generation is still the newest; until the transaction ends no other can take its place.
-async fn guard(transaction: &mut sqlx::Transaction<'_, sqlx::Any>, stamp: &Stamp) -> Result<bool> {
+async fn guard(
+    transaction: &mut sqlx::Transaction<'_, sqlx::Any>,
+    sink: JobId,
+    generation: Generation,
+) -> Result<bool> {
     let lock = "UPDATE sinks SET generation = generation WHERE id = $1 AND generation = $2";
-    let lock = sqlx::query(lock).bind(i64::from(stamp.sink.0)).bind(stamp.generation.0 as i64);
+    let lock = sqlx::query(lock).bind(i64::from(sink.0)).bind(generation.0 as i64);
     Ok(lock.execute(&mut **transaction).await?.rows_affected() == 1)
 }
 
@@ -142,20 +156,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}?mode=rwc", dir.path().join("meta.db").display());
         let store = MetaStore::open(&url).await.unwrap();
-        let first = store.claim(SINK).await.unwrap();
+        let first = store.claim(SINK, None).await.unwrap().unwrap();
         assert_eq!((first.offset, first.record), (Epoch::ZERO, None));
         let begun = commit(first.generation, 5);
         assert!(store.record(&begun).await.unwrap());
-        let second = store.claim(SINK).await.unwrap();
+        let second = store.claim(SINK, None).await.unwrap().unwrap();
         assert!(second.generation > first.generation);
         assert_eq!(second.record, Some(begun.clone()));
         // The first one is not dead, only slow.
         assert!(!store.record(&commit(first.generation, 6)).await.unwrap());
         assert!(!store.settle(&begun, first.generation, Some(Epoch(5))).await.unwrap());
         assert_eq!(store.records().await.unwrap().len(), 1);
+        assert!(store.claim(SINK, Some(first.generation)).await.unwrap().is_none());
         // The second one finds what the first has committed.
         assert!(store.settle(&begun, second.generation, Some(Epoch(5))).await.unwrap());
-        let third = store.claim(SINK).await.unwrap();
+        let third = store.claim(SINK, None).await.unwrap().unwrap();
         assert_eq!((third.offset, third.record), (Epoch(5), None));
         assert_eq!(store.sinks().await.unwrap(), [(SINK, Epoch(5))]);
         store.forget_sink(SINK).await.unwrap();

@@ -18,6 +18,7 @@ mod protocol;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
+use rand::Rng;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weir_common::catalog::Object;
@@ -218,6 +219,15 @@ async fn back_off(state: &watch::Sender<DeliveryState>, attempt: u32) {
     state.send_modify(|s| s.next_attempt = Some(SystemTime::now() + pause));
     tokio::time::sleep(pause).await;
     state.send_modify(|s| s.next_attempt = None);
+}
+
+/// A random UUID (version 4, RFC 9562).
+pub fn uuid() -> String {
+    let mut bytes: [u8; 16] = rand::rng().random();
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
 impl Meta {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use rand::Rng;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use weir_common::catalog::Object;
@@ -12,7 +11,7 @@ use weir_stream::delivery::{Selection, Writers, spec};
 use weir_stream::rate_limit::Allowance;
 
 use super::protocol::{self, Outcome, Step};
-use super::{Around, DeliveryState, Failure, back_off, report};
+use super::{Around, DeliveryState, Failure, back_off, report, uuid};
 
 /// How long what a dropped sink has left outside is given to be removed.
 const ABANDON_PATIENCE: Duration = Duration::from_secs(10);
@@ -134,7 +133,8 @@ impl Outside {
     }
 
     async fn claim(&mut self) -> Ended {
-        let claim = self.around.ledger.claim(self.around.job.id).await?;
+        let ours = Some(self.generation).filter(|ours| *ours > Generation(0));
+        let Some(claim) = self.around.ledger.claim(self.around.job.id, ours).await? else { return self.guarded(false) };
         self.generation = claim.generation;
         self.around.keep_log_after(claim.offset);
         self.state.send_modify(|s| (s.generation, s.offset) = (claim.generation, claim.offset));
@@ -206,7 +206,7 @@ impl Outside {
         }
         let writers = self.writers.as_mut().ok_or_else(not_open)?;
         self.rows = writers.rows();
-        let stamp = Stamp { sink: self.around.job.id, commit: commit_id(), generation: self.generation, epoch: at };
+        let stamp = Stamp { sink: self.around.job.id, commit: uuid(), generation: self.generation, epoch: at };
         let parts = if self.rows == 0 { Vec::new() } else { writers.flush(&stamp).await? };
         Ok(Outcome::Written(Commit { stamp, parts }))
     }
@@ -244,15 +244,6 @@ impl Outside {
 
 fn not_open() -> Failure {
     Failure::Other("the destination is not open".into())
-}
-
-/// A random UUID (version 4, RFC 9562).
-fn commit_id() -> String {
-    let mut bytes: [u8; 16] = rand::rng().random();
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
 /// Removes what a dropped sink has written, unless it is visible.

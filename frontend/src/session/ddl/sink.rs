@@ -46,6 +46,7 @@ impl Session {
         object.into = design.target;
         object.options = self.job_options(&moment, ObjectKind::Sink, &sink.options)?;
         decouple(&moment, &mut object)?;
+        identify(&mut object);
         object.parallelism = self.wanted_parallelism(&moment, ObjectKind::Sink);
         object.format = sink.format.clone();
         if let SinkInput::Query(query) = &sink.from {
@@ -84,6 +85,9 @@ impl Session {
             check_options(&sink.options, |name| SINK_OPTIONS.contains(&name))?;
             let target = moment.writable(into)?;
             return self.design_into(moment, sink, &target, &query, parallelism);
+        }
+        if connector.is_none() {
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "a sink needs the option \"connector\""));
         }
         let settings = SinkSettings::parse(&sink.options)?;
         let bound = moment.plan_kept(&query)?;
@@ -177,6 +181,18 @@ fn decouple(moment: &Moment<'_>, object: &mut Object) -> Result<()> {
         object.options.entry(weir_meta::logs::LIMIT_OPTION.to_string()).or_insert_with(limit);
     }
     Ok(())
+}
+
+/// Gives a sink its name outside, where a destination keeps one: ids are the same in every new catalog, and names change.
+fn identify(object: &mut Object) {
+    let option = match object.options.get("connector").map(|c| c.trim().to_ascii_lowercase()).as_deref() {
+        Some("postgres" | "fs" | "posix_fs" | "file") => "sink_id",
+        Some("kafka") if object.options.get("transactional").is_some_and(|on| on.trim() == "true") => {
+            "transactional.id"
+        }
+        _ => return,
+    };
+    object.options.entry(option.to_owned()).or_insert_with(weir_meta::uuid);
 }
 
 /// How much a sink that is not decoupled may be ahead of its delivery.

@@ -45,6 +45,7 @@ impl World {
     fn perform(&mut self, process: &mut Process, protocol: Protocol, rng: &mut StdRng) -> Outcome {
         let ours = process.generation;
         match process.step.clone() {
+            Step::Claim if ours > 0 && self.generation > ours => Outcome::Fenced,
             Step::Claim => {
                 self.generation += 1;
                 process.generation = self.generation;
