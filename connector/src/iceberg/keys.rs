@@ -6,7 +6,10 @@
 //! | | first change of the key | row written by this commit | gone |
 //! |---|---|---|---|
 //! | delete | delete by key | delete by position | nothing |
-//! | insert | write | delete by position, write | write |
+//! | insert | delete by key (see below), write | delete by position, write | write |
+//!
+//! A key that is inserted first may be in the table: the sink may have been made anew on a table that has its rows already.
+//! Only if the table was empty when the writer began, no such key can be there.
 
 use std::collections::HashMap;
 
@@ -43,9 +46,10 @@ impl Keys {
         Ok(self.converter.convert_columns(columns.columns())?)
     }
 
-    /// A row was written. Gives the row of this commit that it takes the place of.
-    pub fn insert(&mut self, key: &[u8], written: Written) -> Option<Written> {
-        self.put(key, Some(written)).flatten()
+    /// A row was written. `Ok`: the row of this commit that it takes the place of, if there is one; `Err`: its key may be in
+    /// the table.
+    pub fn insert(&mut self, key: &[u8], written: Written) -> std::result::Result<Option<Written>, ()> {
+        self.put(key, Some(written)).ok_or(())
     }
 
     /// A row goes. `Ok`: the row of this commit that it is, if it is one; `Err`: it is to be deleted by key.

@@ -49,6 +49,8 @@ struct Deletes {
     /// The columns of a key, by index, and by their ids in the table.
     key: Vec<usize>,
     key_ids: Vec<i32>,
+    /// The table had rows when the writer began: a key that is new here may be there.
+    replaces: bool,
     keys: Keys,
     by_key: FileFormat,
     by_position: FileFormat,
@@ -81,6 +83,7 @@ impl IcebergWriter {
             let position_fields = vec![delete_file_path_field().clone(), delete_file_pos_field().clone()];
             Some(Deletes {
                 key_ids: columns.ids(&spec.primary_key),
+                replaces: target.table.metadata.current_snapshot().is_some(),
                 keys: Keys::new(&columns.arrow.project(&spec.primary_key)?)?,
                 by_key: format(Content::DeletedKeys, &subset(key_fields)?)?,
                 by_position: format(Content::DeletedPositions, &subset(position_fields)?)?,
@@ -163,7 +166,11 @@ impl IcebergWriter {
         for (i, key) in keys.iter().enumerate() {
             if chunk.sign(i) > 0 {
                 let at = next.get_mut(&routes[i]).expect("its partition was written");
-                deletes.positions.extend(deletes.keys.insert(key.data(), *at));
+                match deletes.keys.insert(key.data(), *at) {
+                    Ok(written) => deletes.positions.extend(written),
+                    Err(()) if deletes.replaces => by_key.push(i as u32),
+                    Err(()) => {}
+                }
                 at.position += 1;
             } else {
                 match deletes.keys.delete(key.data()) {

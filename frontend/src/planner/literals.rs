@@ -65,12 +65,16 @@ fn smallest(number: &Expr) -> Option<DataType> {
 
 /// A number literal that is cast to a float: it need not be a numeric first, which has not such small and large ones.
 pub(super) fn as_float(expr: &mut Expr) {
-    let digits = match expr {
+    let exponential = |expr: &Expr| match expr {
         Expr::Value(value) => match &value.value {
             Value::Number(digits, _) if digits.contains(['e', 'E']) => Some(digits.clone()),
             _ => None,
         },
         _ => None,
+    };
+    let digits = match &*expr {
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => exponential(expr).map(|digits| format!("-{digits}")),
+        other => exponential(other),
     };
     if let Some(digits) = digits {
         *expr = Expr::Value(Value::SingleQuotedString(digits).into());
