@@ -36,8 +36,7 @@ impl Server {
     }
 
     fn start() -> Server {
-        let found = Command::new("pg_config").arg("--bindir").output().unwrap().stdout;
-        let binaries = PathBuf::from(String::from_utf8(found).unwrap().trim());
+        let binaries = binaries();
         let root = fs::metadata("/proc/self").unwrap().uid() == 0;
         let server =
             Server { port: free_port(), directory: TempDir::new().unwrap(), binaries, user: root.then(postgres_user) };
@@ -78,6 +77,17 @@ impl Drop for Server {
         // A failure to stop must not hide why a test has failed.
         let _ = self.command("pg_ctl", &["-D", "data", "-m", "immediate", "stop"]).output();
     }
+}
+
+/// Where the server's programs are. Debian keeps those of each version apart, and out of the path; its `pg_config` tells only
+/// those who build extensions.
+fn binaries() -> PathBuf {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let debian = versions.map(|version| version.path().join("bin")).filter(|bin| bin.join("initdb").exists()).max();
+    debian.unwrap_or_else(|| {
+        let found = Command::new("pg_config").arg("--bindir").output().unwrap().stdout;
+        PathBuf::from(String::from_utf8(found).unwrap().trim())
+    })
 }
 
 /// How the sessions of a sink's writers call themselves.
