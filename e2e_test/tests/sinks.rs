@@ -96,6 +96,8 @@ async fn prepared(mut server: Server, interval: &str) -> Result<Server> {
 
 /// Waits until nothing is left to deliver.
 async fn delivered(client: &Client) -> Result<()> {
+    // What was written is in the logs of the sinks by then.
+    client.batch_execute("FLUSH").await?;
     wait_for(client, "SELECT count(*) FROM weir_catalog.sinks WHERE lag_rows > 0 OR generation = 0", "0").await
 }
 
