@@ -33,6 +33,19 @@ pub struct JobPlan {
 }
 
 impl JobPlan {
+    /// Where the rows of statements enter, and their columns; `None`: the job takes none.
+    pub fn dml(&self) -> Option<(&Dml, &SchemaRef)> {
+        let mut found = None;
+        for fragment in &self.fragments {
+            fragment.plan.visit(&mut |plan| {
+                if let Node::Dml(dml) = &plan.node {
+                    found = Some((dml, &plan.schema));
+                }
+            });
+        }
+        found
+    }
+
     /// Every state table of the job, the relation included.
     pub fn tables(&self) -> Vec<&TableDef> {
         let mut tables = Vec::new();

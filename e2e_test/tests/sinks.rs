@@ -12,9 +12,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tokio_postgres::Client;
 use weir_e2e::Server;
 use weir_e2e::rows::{difference, rows, wait_for};
+use weir_e2e::traffic::{delivered, write};
 
 const SIGABRT: i32 = 6;
 
@@ -94,13 +94,6 @@ async fn prepared(mut server: Server, interval: &str) -> Result<Server> {
     Ok(server)
 }
 
-/// Waits until nothing is left to deliver.
-async fn delivered(client: &Client) -> Result<()> {
-    // What was written is in the logs of the sinks by then.
-    client.batch_execute("FLUSH").await?;
-    wait_for(client, "SELECT count(*) FROM weir_catalog.sinks WHERE lag_rows > 0 OR generation = 0", "0").await
-}
-
 /// Both tables hold what the relations hold, each commit once, and nothing else is left.
 async fn check(server: &Server) -> Result<()> {
     check_in(server, server.dir()).await
@@ -123,22 +116,6 @@ async fn check_in(server: &Server, dir: &Path) -> Result<()> {
     let unwell = rows(&client, unwell).await?;
     ensure!(unwell.is_empty(), "{unwell:?}");
     Ok(())
-}
-
-/// Writes to both tables until the server is gone, or so often.
-async fn write(client: &Client, rng: &mut StdRng, times: usize) {
-    for _ in 0..times {
-        let (k, n) = (rng.random_range(0..40), rng.random_range(0..1_000_000));
-        let sql = match rng.random_range(0..4) {
-            0 => format!("INSERT INTO grows SELECT i, 'v{n}' FROM generate_series(1, {k}) AS s(i)"),
-            1 => format!("INSERT INTO changes VALUES ({k}, 'v{n}'), ({}, 'w{n}')", k + 1),
-            2 => format!("UPDATE changes SET v = 'u{n}' WHERE k % 7 = {}", k % 7),
-            _ => format!("DELETE FROM changes WHERE k = {k}"),
-        };
-        if client.batch_execute(&sql).await.is_err() {
-            return;
-        }
-    }
 }
 
 async fn dies_at(point: &str) -> Result<()> {

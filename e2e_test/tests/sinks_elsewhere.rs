@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tokio_postgres::Client;
 use weir_e2e::Server;
 use weir_e2e::rows::{difference, rows, wait_for};
+use weir_e2e::traffic::{delivered, write};
 
 #[path = "../../connector/tests/server/mod.rs"]
 #[allow(dead_code, clippy::unwrap_used)]
@@ -36,31 +36,9 @@ fn rows_of_files(dir: &Path) -> Result<BTreeMap<String, usize>> {
     Ok(found)
 }
 
-async fn delivered(client: &Client) -> Result<()> {
-    // What was written is in the logs of the sinks by then.
-    client.batch_execute("FLUSH").await?;
-    wait_for(client, "SELECT count(*) FROM weir_catalog.sinks WHERE lag_rows > 0 OR generation = 0", "0").await
-}
-
 fn same(what: &str, found: &BTreeMap<String, usize>, expected: &BTreeMap<String, usize>) -> Result<()> {
     ensure!(found == expected, "{what}:\n{}", difference(found, expected));
     Ok(())
-}
-
-/// Writes until the server is gone, or so often.
-async fn write(client: &Client, rng: &mut StdRng, times: usize) {
-    for _ in 0..times {
-        let (k, n) = (rng.random_range(0..40), rng.random_range(0..1_000_000));
-        let sql = match rng.random_range(0..4) {
-            0 => format!("INSERT INTO grows SELECT i, 'v{n}' FROM generate_series(1, {k}) AS s(i)"),
-            1 => format!("INSERT INTO changes VALUES ({k}, 'v{n}'), ({}, NULL)", k + 1),
-            2 => format!("UPDATE changes SET v = 'u{n}' WHERE k % 7 = {}", k % 7),
-            _ => format!("DELETE FROM changes WHERE k = {k}"),
-        };
-        if client.batch_execute(&sql).await.is_err() {
-            return;
-        }
-    }
 }
 
 async fn is_killed() -> Result<()> {

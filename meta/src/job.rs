@@ -486,6 +486,9 @@ impl Shell {
     /// What an input has committed, as far as the job takes it in one step: what a job has missed while it stood still may
     /// be more than fits into an epoch.
     fn input(&mut self, job: JobId, frontier: Epoch, changed: Epoch) -> Event {
+        if changed <= self.injected {
+            return Event::Input { job, frontier, changed };
+        }
         let store = &self.around.engine.store;
         let input = self.around.inputs.iter().find(|input| input.id == job);
         let table = input.and_then(|input| Some(input.object().plan.as_ref()?.relation.as_ref()?.id));

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use weir_common::catalog::{ColumnDef, Object};
 use weir_common::{Chunk, Generation, VNODE_COUNT};
-use weir_connector::{ConnectorError, Sink, SinkSpec, SinkWriter, Stamp};
+use weir_connector::{Sink, SinkSpec, SinkWriter, Stamp};
 use weir_storage::LogChunk;
 
 use crate::Result;
@@ -162,10 +162,7 @@ impl Writer {
 async fn run(mut writer: Box<dyn SinkWriter>, mut orders: mpsc::Receiver<Order>) -> Result<()> {
     while let Some(order) = orders.recv().await {
         match order {
-            Order::Write(chunk) => {
-                fail::fail_point!("sink::write", |_| Err(failure("sink::write")));
-                writer.write(chunk).await?;
-            }
+            Order::Write(chunk) => writer.write(chunk).await?,
             Order::Flush(stamp, answer) => {
                 fail::fail_point!("sink::flush::before", |_| std::process::abort());
                 let part = writer.flush(&stamp).await?;
@@ -176,10 +173,6 @@ async fn run(mut writer: Box<dyn SinkWriter>, mut orders: mpsc::Receiver<Order>)
         }
     }
     Ok(())
-}
-
-fn failure(point: &str) -> StreamError {
-    ConnectorError::Unavailable { what: "the destination".into(), reason: format!("failpoint {point}") }.into()
 }
 
 /// What a connector is told of a sink.

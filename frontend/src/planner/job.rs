@@ -111,28 +111,13 @@ pub struct SourceSpec {
 
 /// The job of a materialized view.
 pub fn plan_view(bound: &Bound, parallelism: usize) -> Result<Planned> {
-    let mut columns = visible_columns(bound)?;
     let mut builder = Builder::default();
-    let rel = builder.plan(&optimize(bound.plan.clone())?)?;
-    let plan = rel.with_names(columns.iter().map(|c| c.name.clone())).settle()?;
-    let visible = columns.len();
-    for (i, field) in plan.schema.fields().iter().enumerate().skip(visible) {
-        let sql_type = SqlType::from_arrow(field.data_type()).ok_or_else(|| {
-            SqlError::unsupported(format!("identifying rows by a column of type {}", field.data_type()))
-        })?;
-        columns.push(ColumnDef { hidden: true, ..ColumnDef::new(hidden_name(&columns, i - visible), sql_type) });
-    }
+    let (plan, columns) = settled(&mut builder, bound)?;
     let key = properties::stream_key(&plan);
     refuse_key_types(&plan.schema, &key)?;
     let (plan, distribution) = distributed(&builder, plan, &key);
     let append_only = properties::append_only(&plan);
-    let ascending = |column: &usize| SortColumn { column: *column, order: KeyOrder::ASC };
-    let table = TableDef {
-        id: RELATION,
-        schema: table_schema(&columns, &plan.schema),
-        key: key.iter().map(ascending).collect(),
-        distribution,
-    };
+    let table = relation_table(&columns, &plan.schema, &key, distribution);
     let plan = materialize(plan, table.clone(), Conflict::Checked);
     let plan = fragment(plan, Some(table), parallelism);
     Ok(Planned { plan, columns, primary_key: vec![], append_only })
@@ -240,17 +225,8 @@ pub fn plan_index(relation: &Object, key: &[SortColumn], include: &[usize], para
 /// The job of a sink with a delivery: it keeps the log of the query's changes. `key`: the columns that identify a row where it is
 /// delivered to. `from_now`: without what exists.
 pub fn plan_log(bound: &Bound, key: Option<&[usize]>, from_now: bool, parallelism: usize) -> Result<Planned> {
-    let mut columns = visible_columns(bound)?;
     let mut builder = Builder::default();
-    let rel = builder.plan(&optimize(bound.plan.clone())?)?;
-    let mut plan = rel.with_names(columns.iter().map(|c| c.name.clone())).settle()?;
-    let visible = columns.len();
-    for (i, field) in plan.schema.fields().iter().enumerate().skip(visible) {
-        let sql_type = SqlType::from_arrow(field.data_type()).ok_or_else(|| {
-            SqlError::unsupported(format!("identifying rows by a column of type {}", field.data_type()))
-        })?;
-        columns.push(ColumnDef { hidden: true, ..ColumnDef::new(hidden_name(&columns, i - visible), sql_type) });
-    }
+    let (mut plan, columns) = settled(&mut builder, bound)?;
     if from_now {
         start_now(&mut plan)?;
     }
@@ -268,13 +244,7 @@ pub fn plan_log(bound: &Bound, key: Option<&[usize]>, from_now: bool, parallelis
             (distributed(&builder, plan, &stream_key), stream_key)
         }
     };
-    let ascending = |column: &usize| SortColumn { column: *column, order: KeyOrder::ASC };
-    let table = TableDef {
-        id: RELATION,
-        schema: table_schema(&columns, &plan.schema),
-        key: key.iter().map(ascending).collect(),
-        distribution,
-    };
+    let table = relation_table(&columns, &plan.schema, &key, distribution);
     let node = Node::Log(Log { input: Box::new(plan), table: table.clone(), consolidate: scattered.is_some() });
     let plan = fragment(StreamPlan { schema: table.schema.clone(), node }, Some(table), parallelism);
     Ok(Planned { plan, columns, primary_key: vec![], append_only })
@@ -304,6 +274,28 @@ pub fn plan_sink(bound: &Bound, options: &BTreeMap<String, String>, parallelism:
     let node = Node::Sink(Sink { input: Box::new(plan), options: options.clone() });
     let plan = fragment(StreamPlan { schema, node }, None, parallelism);
     Ok(Planned { plan, columns, primary_key: vec![], append_only })
+}
+
+/// The plan of a query, and its columns: those that the query names, then hidden ones that only identify its rows.
+fn settled(builder: &mut Builder, bound: &Bound) -> Result<(StreamPlan, Vec<ColumnDef>)> {
+    let mut columns = visible_columns(bound)?;
+    let rel = builder.plan(&optimize(bound.plan.clone())?)?;
+    let plan = rel.with_names(columns.iter().map(|c| c.name.clone())).settle()?;
+    let visible = columns.len();
+    for (i, field) in plan.schema.fields().iter().enumerate().skip(visible) {
+        let sql_type = SqlType::from_arrow(field.data_type()).ok_or_else(|| {
+            SqlError::unsupported(format!("identifying rows by a column of type {}", field.data_type()))
+        })?;
+        columns.push(ColumnDef { hidden: true, ..ColumnDef::new(hidden_name(&columns, i - visible), sql_type) });
+    }
+    Ok((plan, columns))
+}
+
+/// The table of a query's rows, or of their log.
+fn relation_table(columns: &[ColumnDef], schema: &SchemaRef, key: &[usize], distribution: Vec<usize>) -> TableDef {
+    let ascending = |column: &usize| SortColumn { column: *column, order: KeyOrder::ASC };
+    let key = key.iter().map(ascending).collect();
+    TableDef { id: RELATION, schema: table_schema(columns, schema), key, distribution }
 }
 
 fn materialize(plan: StreamPlan, table: TableDef, conflict: Conflict) -> StreamPlan {

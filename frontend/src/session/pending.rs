@@ -42,16 +42,21 @@ impl WrittenTable {
         let no_plan = || SqlError::internal(format!("table \"{}\" has no plan", object.name));
         let plan = object.plan.as_ref().ok_or_else(no_plan)?;
         let def = plan.relation.clone().ok_or_else(no_plan)?;
-        let (mut schema, mut keeps_old) = (None, false);
+        let mut keeps_old = false;
         for fragment in &plan.fragments {
-            fragment.plan.visit(&mut |plan| match &plan.node {
-                Node::Dml(_) => schema = Some(plan.schema.clone()),
-                Node::Materialize(m) => keeps_old = m.conflict == Conflict::DoNothing,
-                _ => {}
+            fragment.plan.visit(&mut |plan| {
+                if let Node::Materialize(m) = &plan.node {
+                    keeps_old = m.conflict == Conflict::DoNothing;
+                }
             });
         }
         let row_id = object.columns.iter().position(|c| c.hidden && c.name == ROW_ID);
-        Ok(WrittenTable { schema: schema.unwrap_or_else(|| def.schema.clone()), def, row_id, keeps_old })
+        Ok(WrittenTable {
+            schema: plan.dml().map_or(&def.schema, |(_, schema)| schema).clone(),
+            def,
+            row_id,
+            keeps_old,
+        })
     }
 }
 

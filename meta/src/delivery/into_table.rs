@@ -11,7 +11,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
 use tokio::sync::watch;
-use weir_common::plan::Node;
+use weir_common::plan::JobPlan;
 use weir_common::{Chunk, Epoch, JobId, Vnode};
 use weir_connector::SinkSettings;
 use weir_storage::Store;
@@ -30,16 +30,8 @@ const PARTS_MAX: usize = 4;
 /// The epoch up to which a table has applied the log of a sink.
 pub(crate) fn mark(store: &Arc<Store>, target: &Job, sink: JobId) -> Result<Epoch, weir_storage::StorageError> {
     let object = target.object();
-    let mut marks = None;
-    for fragment in object.plan.iter().flat_map(|plan| &plan.fragments) {
-        fragment.plan.visit(&mut |plan| {
-            if let Node::Dml(dml) = &plan.node {
-                marks = Some(dml.marks.clone());
-            }
-        });
-    }
-    let Some(marks) = marks else { return Ok(Epoch::ZERO) };
-    let (rows, _) = store.snapshot().scan(&marks, Vnode(0), None, usize::MAX)?;
+    let Some((dml, _)) = object.plan.as_ref().and_then(JobPlan::dml) else { return Ok(Epoch::ZERO) };
+    let (rows, _) = store.snapshot().scan(&dml.marks, Vnode(0), None, usize::MAX)?;
     Ok(mark_of(&rows, sink))
 }
 
@@ -119,18 +111,10 @@ async fn hand_over(
 ) -> Result<BoxFuture<'static, crate::Result<Epoch>>, Failure> {
     let table = meta.table(target)?;
     let object = table.object();
-    let mut schema = None;
-    for fragment in object.plan.iter().flat_map(|plan| &plan.fragments) {
-        fragment.plan.visit(&mut |plan| {
-            if let Node::Dml(_) = &plan.node {
-                schema = Some(plan.schema.clone());
-            }
-        });
-    }
-    let schema = schema.ok_or(MetaError::NotATable(target))?;
+    let (_, schema) = object.plan.as_ref().and_then(JobPlan::dml).ok_or(MetaError::NotATable(target))?;
     let mut rows = Vec::with_capacity(chunks.len());
     for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
-        rows.push(for_table(chunk, &object, &schema)?);
+        rows.push(for_table(chunk, &object, schema)?);
     }
     // UPDATE and DELETE compute their rows from what they read: nothing comes in between.
     let guard = meta.lock_dml(target, false).await;

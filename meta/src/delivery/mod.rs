@@ -204,7 +204,7 @@ impl Failure {
     }
 }
 
-/// Says that a step failed, and returns how long to wait.
+/// Says that a step failed.
 fn report(state: &watch::Sender<DeliveryState>, name: &str, failure: &Failure) {
     tracing::warn!(sink = name, error = failure.text(), "delivery failed");
     state.send_modify(|s| {

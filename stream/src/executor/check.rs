@@ -36,18 +36,23 @@ pub struct Bench {
     epoch: u64,
 }
 
+/// An empty store in a directory.
+pub fn open_store(dir: &tempfile::TempDir) -> Arc<Store> {
+    let options = StoreOptions {
+        block_cache_bytes: 8 << 20,
+        tail_bytes: 1 << 20,
+        uncommitted_bytes: 8 << 20,
+        epoch_bytes: 64 << 20,
+        sync: false,
+    };
+    Store::open(&dir.path().join("store"), options).unwrap()
+}
+
 impl Bench {
     /// An empty store with a memory limit that nothing reaches.
     pub fn new() -> Bench {
         let dir = tempfile::tempdir().unwrap();
-        let options = StoreOptions {
-            block_cache_bytes: 8 << 20,
-            tail_bytes: 1 << 20,
-            uncommitted_bytes: 8 << 20,
-            epoch_bytes: 64 << 20,
-            sync: false,
-        };
-        let store = Store::open(&dir.path().join("store"), options).unwrap();
+        let store = open_store(&dir);
         Bench {
             _dir: dir,
             store,

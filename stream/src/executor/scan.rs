@@ -402,9 +402,10 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use tokio::sync::mpsc;
-    use weir_storage::{JobCommit, StoreOptions};
+    use weir_storage::JobCommit;
 
     use super::*;
+    use crate::executor::check::open_store;
     use crate::message::Message;
 
     const INPUT: JobId = JobId(1);
@@ -478,14 +479,7 @@ mod tests {
     #[tokio::test]
     async fn vnodes_of_readers_with_different_offsets_come_together() {
         let dir = tempfile::tempdir().unwrap();
-        let options = StoreOptions {
-            block_cache_bytes: 8 << 20,
-            tail_bytes: 1 << 20,
-            uncommitted_bytes: 8 << 20,
-            epoch_bytes: 64 << 20,
-            sync: false,
-        };
-        let store = Store::open(&dir.path().join("store"), options).unwrap();
+        let store = open_store(&dir);
         commit(&store, 1);
         let mut readers = Vec::new();
         for vnodes in VnodeSet::split(2) {

@@ -14,6 +14,7 @@ use weir_meta::{Catalog, MetaError};
 use weir_stream::delivery::spec;
 
 use super::renamed::{Renames, Spelled};
+use super::sink::{BLACKHOLE, connector};
 use super::{bytes, check_options, exists, is_job_option, rate_limits, secret, tag};
 use crate::error::{Result, SqlError, SqlState};
 use crate::session::show::with_article;
@@ -202,7 +203,7 @@ fn with_options(object: &Arc<Object>, options: &BTreeMap<String, String>) -> Res
     let mut changed = object.as_ref().clone();
     changed.options.extend(options.iter().map(|(name, value)| (name.clone(), value.clone())));
     SinkSettings::parse(&changed.options)?;
-    if changed.into.is_some() || changed.options.get("connector").is_some_and(|c| c == "blackhole") {
+    if changed.into.is_some() || connector(&changed.options).as_deref() == Some(BLACKHOLE) {
         check_options(&changed.options, |name| SINK_OPTIONS.contains(&name))?;
     } else {
         open_sink(&spec(&changed))?;

@@ -36,9 +36,7 @@ impl Session {
         object.options = BTreeMap::from([(VALUE.to_owned(), create.value.clone())]);
         self.create(object, None, true, create.if_not_exists).await
     }
-}
 
-impl Session {
     /// A table or source with the secrets that its connector is given.
     pub(in crate::session) fn with_secrets(&self, create: &CreateTable) -> Result<CreateTable> {
         let (options, _) = resolved(&self.moment()?, &create.options)?;

@@ -3,7 +3,7 @@
 //! A sink is a job that keeps the change log of its query, and a delivery that reads it: into a table, or out through a
 //! connector. `blackhole` needs neither: its job forgets the rows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use datafusion::sql::sqlparser::ast;
 use weir_common::JobId;
@@ -19,7 +19,7 @@ use crate::session::dml::query_into;
 use crate::session::{Moment, Reply, Session};
 use crate::statement::{CreateSink, SinkInput, Statement};
 
-const BLACKHOLE: &str = "blackhole";
+pub(super) const BLACKHOLE: &str = "blackhole";
 
 /// What a sink is to be, beside its name.
 struct Design {
@@ -76,7 +76,7 @@ impl Session {
             SinkInput::Query(query) => query.as_ref().clone(),
             SinkInput::Relation(name) => select_all(&*moment.get(name)?),
         };
-        let connector = sink.options.get("connector").map(|name| name.trim().to_ascii_lowercase());
+        let connector = connector(&sink.options);
         if let Some(into) = &sink.into {
             if connector.is_some() {
                 let message = "a sink into a table has no connector";
@@ -96,12 +96,7 @@ impl Session {
             let planned = planner::plan_sink(&bound, &sink.options, parallelism)?;
             return Ok(Design { bound, planned, target: None });
         }
-        // Names the connectors that there are.
-        let named = named_key(&bound, &settings)?;
-        let key = match named {
-            Some(key) => Some(key),
-            None => default_key(moment, sink, &bound),
-        };
+        let key = named_key(&bound, &settings)?.or_else(|| default_key(moment, sink, &bound));
         let mut planned = planner::plan_log(&bound, key.as_deref(), !settings.snapshot, parallelism)?;
         let kind = kind(&settings, sink.format.as_ref(), planned.append_only);
         check_append_only(kind, &settings, planned.append_only)?;
@@ -160,9 +155,14 @@ impl Session {
 
 const FORCE: &str = "With (type = 'append-only', force_append_only = 'true') only inserts are delivered.";
 
+/// The connector of a sink, as it is compared.
+pub(super) fn connector(options: &BTreeMap<String, String>) -> Option<String> {
+    options.get("connector").map(|name| name.trim().to_ascii_lowercase())
+}
+
+/// Whether a destination outside is opened for it.
 fn is_outside(sink: &CreateSink) -> bool {
-    let connector = sink.options.get("connector").map(|name| name.trim().to_ascii_lowercase());
-    sink.into.is_none() && connector.as_deref() != Some(BLACKHOLE)
+    sink.into.is_none() && connector(&sink.options).as_deref() != Some(BLACKHOLE)
 }
 
 /// With `sink_decouple` off the log is bounded, and the job waits while it is full.
@@ -185,7 +185,7 @@ fn decouple(moment: &Moment<'_>, object: &mut Object) -> Result<()> {
 
 /// Gives a sink its name outside, where a destination keeps one: ids are the same in every new catalog, and names change.
 fn identify(object: &mut Object) {
-    let option = match object.options.get("connector").map(|c| c.trim().to_ascii_lowercase()).as_deref() {
+    let option = match connector(&object.options).as_deref() {
         Some("postgres" | "fs" | "posix_fs" | "file") => "sink_id",
         Some("kafka") if object.options.get("transactional").is_some_and(|on| on.trim() == "true") => {
             "transactional.id"

@@ -27,7 +27,7 @@ struct World {
     named: u64,
 }
 
-/// A process: the machine, and the epochs that a commit of it holds by the commit's id.
+/// A process: the machine, what it does next, and the generation that it took last (0: none yet).
 struct Process {
     machine: Delivery,
     step: Step,
@@ -41,7 +41,7 @@ impl World {
         Process { machine: Delivery::new(protocol, true), step: Step::Claim, generation: 0 }
     }
 
-    /// Carries a step out. `None`: not even begun.
+    /// Carries a step out, with all its effects.
     fn perform(&mut self, process: &mut Process, protocol: Protocol, rng: &mut StdRng) -> Outcome {
         let ours = process.generation;
         match process.step.clone() {
