@@ -95,6 +95,8 @@ run "UPDATE airlines SET name = 'JetBlue' WHERE carrier = 'B6'"
 run "DELETE FROM flights WHERE carrier = 'EV' AND dep_delay > 60"
 run "INSERT INTO airlines VALUES ('ZZ', 'Weir Air')"
 run "INSERT INTO flights (year, month, day, dep_time, dep_delay, carrier, flight, origin, dest, distance) VALUES (2013, 12, 31, 2359, 999, 'ZZ', 1, 'JFK', 'LAX', 2475)"
+# Each statement is a session of its own, and a session waits for its own writes only; FLUSH is for those of others.
+run "FLUSH"
 run "SELECT * FROM worst_by_airport ORDER BY origin, rank"
 before=$(sql -Atc "SELECT * FROM delays ORDER BY name, origin")
 
